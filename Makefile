@@ -9,26 +9,27 @@ BIN := $(VENV)/bin
 SEED ?= 1
 WORKERS ?= 2
 
-# An activated environment must not leak into ours.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# An activated environment must not leak into ours. Without compiled modules every process of the tests, and there are
+# thousands, would compile Warren again.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-core quick run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz conformance \
-	docs messages constraints audit
+.PHONY: help setup setup-core quick run test test-core test-spark check format bench bench-broker bench-cluster bench-spark crash soak \
+	fuzz conformance docs messages constraints audit
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev ## create .venv and install Warren with its development tools
 
 setup-core: $(VENV)/.core ## the same without Spark
 
 # Types are checked without the modules that need Spark, which may not be installed.
-quick: $(VENV)/.core ## lint, types, and the unit and property tests without Spark, with few examples: for every save
+quick: $(VENV)/.core ## lint, types, and the unit and property tests without Spark, with few examples, after every change
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --follow-imports=silent $$(ls -d src/warren/*.py src/warren/*/ tests/support/ | grep -v spark)
+	$(BIN)/mypy --follow-imports=silent $$(ls -d src/warren/*.py src/warren/*/ tests/support/ | grep -v -e spark -e __pycache__)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=quick --hypothesis-seed=$(SEED) \
 		--ignore=tests/unit/spark --ignore=tests/property/test_spark_stream_model.py \
 		tests/unit tests/property $(ARGS)
@@ -59,9 +60,12 @@ format: $(VENV)/.dev ## rewrite the source in the house format
 bench: $(VENV)/.bench ## measure, print one table and write JSON
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-broker: $(VENV)/.bench ## measure the broker over loopback, beside Redis and NATS
+bench-broker: $(VENV)/.bench ## measure the broker over loopback, compared with Redis and NATS
 	@sh benchmarks/broker/install-redis.sh
 	$(BIN)/python -m benchmarks.broker $(ARGS)
+
+bench-cluster: $(VENV)/.bench ## measure fail-overs and what replication costs, on three replicas
+	$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark's own formats
 	$(BIN)/python -m benchmarks.spark $(ARGS)
@@ -69,13 +73,13 @@ bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark
 crash: $(VENV)/.dev ## cut the power on simulated disks, and let simulated masters fail over, until stopped
 	$(BIN)/python -m tests.crash.forever --replication $(ARGS)
 
-soak: $(VENV)/.dev ## kill processes in a mixed run, then brokers for an hour, and check the histories; ARGS=--broker: brokers alone, with --hostile under attack
+soak: $(VENV)/.dev ## kill processes in a mixed run, then brokers for an hour, and check the histories; ARGS=--broker: brokers alone, with --hostile under attack; ARGS=--cluster: a cluster with faults of processes, links, disks and clocks
 	$(BIN)/python -m tests.soak $(ARGS)
 
-fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped
+fuzz: $(VENV)/.dev ## send a broker requests that no client would send, until stopped
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-conformance: $(VENV)/.conformance ## Kafka's clients, and their own tests where they have some, against the broker
+conformance: $(VENV)/.conformance ## Kafka's clients, and their own tests if they have some, against the broker
 	$(BIN)/python -m tests.conformance $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation site into build/site

@@ -1,1 +1,1 @@
-"""Every figure that Warren promises, measured beside what it is compared with."""
+"""Every figure that Warren promises, measured together with what it is compared with."""

@@ -39,7 +39,7 @@ def one_by_one(workspace: Workspace) -> list[Row]:
 
 
 def append_all(workspace: Workspace, count: int, *, exclusive: bool = False) -> float:
-    """The seconds of `count` appends to a fresh log."""
+    """Returns the seconds of `count` appends to a fresh log."""
     with Log.open(workspace.fresh("appends"), durability="os", exclusive=exclusive) as log:
         append, body = log.append, workspace.bodies[0]
         start = perf_counter()

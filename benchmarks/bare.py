@@ -1,4 +1,4 @@
-"""What Warren is compared with: the least that Python can do to write or read the same bytes, and nothing else."""
+"""The baselines of Warren: the least that Python can do to write or read the same bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BareFile:
         self.write()
 
     def write(self) -> float:
-        """The bare loop: the seconds to pack every head into the map and copy every body behind it."""
+        """The bare loop: returns the seconds to pack every head into the map and copy every body after it."""
         view, body, pack_into = self._view, self._body, RECORD_HEAD.pack_into
         head_size, record_size, size_word = RECORD_HEAD.size, RECORD_SIZE, RECORD_SIZE - SIZE_WORD.size
         positions = range(0, self._count * RECORD_SIZE, RECORD_SIZE)
@@ -40,7 +40,7 @@ class BareFile:
         return perf_counter() - start
 
     def read(self) -> float:
-        """The bare read: the seconds to unpack every head and slice every body."""
+        """The bare read: returns the seconds to unpack every head and slice every body."""
         view, unpack_from, head_size, record_size = self._view, RECORD_HEAD.unpack_from, RECORD_HEAD.size, RECORD_SIZE
         positions = range(0, self._count * RECORD_SIZE, RECORD_SIZE)
         start = perf_counter()
@@ -56,7 +56,7 @@ def packed_record(body: bytes) -> bytes:
 
 
 def write_appending(path: Path, record: bytes, count: int) -> float:
-    """The bare write: the seconds of one `os.write` a record to a file opened for appending."""
+    """The bare write: returns the seconds of one `os.write` per record to a file opened for appending."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     write = os.write
     start = perf_counter()
@@ -68,7 +68,7 @@ def write_appending(path: Path, record: bytes, count: int) -> float:
 
 
 def write_synced(path: Path, record: bytes, count: int) -> float:
-    """The seconds of a `pwrite` and an `fdatasync` for each record, into a file preallocated as a block is."""
+    """Returns the seconds of a `pwrite` and an `fdatasync` for each record, into a file preallocated like a block."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(descriptor, 0, count * len(record))
     os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What runs in a process of its own: a writer that is killed, and readers whose memory is watched."""
+"""Functions that run in their own process: a writer that is killed, and readers whose memory is measured."""
 
 from __future__ import annotations
 
@@ -28,11 +28,16 @@ KINDS: Final = {
     "Private_Dirty:": "private_dirty",
     "Anonymous:": "anonymous",
 }
-"""Of what a process has, by the names of /proc/PID/smaps_rollup. Pages of a map that it alone has count as private."""
+"""The kinds of memory of a process, by the names of /proc/PID/smaps_rollup.
+
+Pages of a map that only it has count as private.
+"""
 
 
 def write_until_killed(path: str, durability: str, block_size: str) -> None:
-    """Fill three blocks and half of a fourth with batches, add single records, say so, and go on appending."""
+    """Fills three blocks and half of a fourth with batches, adds single records, reports that, and
+    continues to append.
+    """
     bodies = make_bodies(BATCH)
     with Log.open(
         path,
@@ -50,22 +55,22 @@ def write_until_killed(path: str, durability: str, block_size: str) -> None:
 
 
 def read_all(path: str) -> None:
-    """Every message of a log, 1,000 at a time."""
+    """Reads every message of a log, 1,000 at a time."""
     number = 0
     with Log.open(path, read_only=True) as log:
-        while found := log.read(number):
-            number += len(found)
+        while messages := log.read(number):
+            number += len(messages)
 
 
 def scan_all(path: str) -> None:
-    """Every column of every message of a log."""
+    """Scans every column of every message of a log."""
     with Log.open(path, read_only=True) as log:
         for batch in log.scan(log.first, log.end):
             assert batch.num_rows
 
 
 def use_parked(path: str) -> None:
-    """A store with much that is parked: deliver, park more, and list what comes first."""
+    """A store with many parked messages: delivers, parks more, and lists the first ones."""
     with warren.open(path) as store:
         topic = store.topic("orders")
         log = topic.partition(0)
@@ -78,21 +83,21 @@ def use_parked(path: str) -> None:
 
 
 def note_wakes(log: Log, number: int, count: int, note: Callable[[int], object]) -> None:
-    """Wait for one message after the other, and note when each was there, by the machine's steady clock."""
+    """Waits for one message after the other, and records when each came, by the machine's steady clock."""
     for end in range(number, number + count):
         assert log.wait(end, WAKE_S_MAX)
         note(time.monotonic_ns())
 
 
 def wake(path: str, number: str, count: str) -> None:
-    """The same in a process of its own."""
+    """The same in its own process."""
     with Log.open(path, durability="os") as log:
         print(READY, flush=True)
         note_wakes(log, int(number), int(count), print)
 
 
 def start(task: str, *arguments: str) -> subprocess.Popen[str]:
-    """Run one of the functions above in a new process."""
+    """Runs one of the functions above in a new process."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "benchmarks.children", task, *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -105,7 +110,7 @@ def wait_until_ready(child: subprocess.Popen[str]) -> None:
 
 
 def watch(child: subprocess.Popen[str]) -> dict[str, int]:
-    """The child's memory at the moment it had the most of its own, looked at every 20 ms until it ends."""
+    """Returns the child's memory at its maximum, sampled every 20 ms until it ends."""
     peak = {"private": 0}
     while child.poll() is None:
         now = _memory(child.pid)
@@ -118,7 +123,7 @@ def watch(child: subprocess.Popen[str]) -> dict[str, int]:
 
 
 def _memory(pid: int) -> dict[str, int]:
-    """The sums over all maps of a process; none where it is just ending."""
+    """Returns the sums over all maps of a process; none if it is just ending."""
     sizes: dict[str, int] = {}
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:

@@ -34,7 +34,7 @@ def one_thread(workspace: Workspace) -> list[Row]:
 
 
 def append_synced(workspace: Workspace, count: int) -> float:
-    """The seconds of `count` appends with `commit` from one thread."""
+    """Returns the seconds of `count` appends with `commit` from one thread."""
     with Log.open(workspace.fresh("commits")) as log:
         append, body = log.append, workspace.bodies[0]
         append(body)
@@ -78,7 +78,7 @@ def many_threads(workspace: Workspace) -> list[Row]:
 
 
 def _append_together(workspace: Workspace, filesystem: FileSystem) -> float:
-    """The seconds from the moment all threads are let go until the last is done."""
+    """Returns the seconds from the start of all threads until the last is done."""
     scale, body = workspace.scale, workspace.bodies[0]
     gate = threading.Barrier(scale.threads + 1)
     with Log.open(workspace.fresh("commits"), filesystem=filesystem) as log:

@@ -1,4 +1,4 @@
-"""The machine's file system with a tally of what was asked of it: syncs, bytes read, pages of maps touched."""
+"""The machine's file system with a tally of its calls: syncs, bytes read, pages of maps touched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGEMAP_ENTRY_SIZE: Final = 8
 
 
 class Tally:
-    """What was asked of the files. Any thread may add to it."""
+    """The calls of the files. Any thread may add to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,12 +38,12 @@ class Tally:
             self.pages_read.setdefault(path, set()).update(pages)
 
     def pages_seen(self, path: str) -> set[int]:
-        """The pages of a file that were read, or touched in a map of it."""
+        """Returns the pages of a file that were read, or touched in a map of it."""
         return self.pages_read.get(path, set()) | _pages_touched(path)
 
 
 class CountingFile(SystemFile):
-    """A file that tells its tally what it does."""
+    """A file that counts its calls in the tally."""
 
     def __init__(self, path: str, *, writable: bool, create: bool, tally: Tally) -> None:
         super().__init__(path, writable=writable, create=create)
@@ -65,7 +65,7 @@ class CountingFile(SystemFile):
 
 
 class CountingFileSystem(SystemFileSystem):
-    """The machine's own files, counted. With another `boot_id` the machine seems to have been started anew."""
+    """The machine's own files, counted. With another `boot_id` the machine seems to have been restarted."""
 
     def __init__(self, boot_id: bytes | None = None) -> None:
         self.tally = Tally()
@@ -79,7 +79,7 @@ class CountingFileSystem(SystemFileSystem):
 
 
 class IndexKeepingFile(SystemFile):
-    """A file of which every synced state is kept beside it: what a power cut leaves at least."""
+    """A file of which every synced state is kept in a copy: the least that a power cut leaves."""
 
     def sync(self) -> None:
         super().sync()
@@ -87,7 +87,7 @@ class IndexKeepingFile(SystemFile):
 
 
 class IndexKeepingFileSystem(SystemFileSystem):
-    """The machine's own files, the index as it was at its last sync kept beside it."""
+    """The machine's own files, with a copy of the index as it was at its last sync."""
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> SystemFile:
         kind = IndexKeepingFile if Path(path).name.startswith("index") else SystemFile
@@ -95,15 +95,15 @@ class IndexKeepingFileSystem(SystemFileSystem):
 
 
 def synced_copy(path: str) -> Path:
-    """Where the last synced state of a log's index is kept: outside of the log."""
+    """Returns where the last synced state of a log's index is kept: outside the log."""
     directory = Path(path).parent
     return directory.with_name(f"{directory.name}.synced-index")
 
 
 def _pages_touched(path: str) -> set[int]:
-    """The pages of a file that this process has touched in its maps.
+    """Returns the pages of a file that this process has touched in its maps.
 
-    The kernel maps the cached pages around each one that is touched, so these are never fewer than were read.
+    The kernel maps the cached pages around each touched one, so these are never fewer than were read.
     """
     pages: set[int] = set()
     with open("/proc/self/maps", encoding="utf-8") as maps, open("/proc/self/pagemap", "rb", buffering=0) as pagemap:

@@ -30,7 +30,7 @@ ALLOWED_MEMORY: Final = Figure(name="allowed", value=200e6, unit="B")
 
 
 def late(workspace: Workspace) -> list[Row]:
-    # What is still on its way to the disk would be waited for with the syncs.
+    # Data on its way to the disk would delay the syncs.
     os.sync()
     with fresh_store(workspace, "commit") as store:
         topic, draw = store.topic("orders"), random.Random(1)
@@ -39,9 +39,9 @@ def late(workspace: Workspace) -> list[Row]:
         log.wait(0, 10.0)
         lateness = []
         for _ in range(workspace.scale.delayed):
-            held, number = topic.put(workspace.bodies[0], delay=draw.choice(DELAYS_S)), log.end
+            delayed, number = topic.put(workspace.bodies[0], delay=draw.choice(DELAYS_S)), log.end
             assert log.wait(number, 10.0)
-            lateness.append(time.time() - held.due.timestamp())
+            lateness.append(time.time() - delayed.due.timestamp())
     lateness.sort()
     p99 = lateness[int(len(lateness) * 0.99)]
     facts = {"count": len(lateness), "p50": lateness[len(lateness) // 2], "max": lateness[-1]}
@@ -92,7 +92,7 @@ def parked(workspace: Workspace) -> list[Row]:
 
 
 def park(path: Path, count: int) -> None:
-    """A store with `count` messages that are due in some hours, in no order, and put in order once."""
+    """A store with `count` messages that are due in some hours, in no order, sorted once."""
     draw, body = np.random.default_rng(1), bytes(100)
     with warren.open(path, keeps=False, durability="os") as store:
         log, now_us = store.topic("orders").delay.log("day"), time.time_ns() // 1000
@@ -104,13 +104,13 @@ def park(path: Path, count: int) -> None:
 
 
 def settle(store: Store) -> None:
-    """Let the mover do all it has to do."""
+    """Lets the mover do all its work."""
     while store.keep() < 0.1:
         pass
 
 
 def open_and_deliver(path: Path) -> float:
-    """The seconds from opening the store until a message that is due at once is there."""
+    """Returns the seconds from opening the store until a message that is due immediately exists."""
     start = perf_counter()
     with warren.open(path) as store:
         log = store.topic("orders").partition(0)
@@ -121,7 +121,7 @@ def open_and_deliver(path: Path) -> float:
 
 
 def put_delayed(path: Path, count: int) -> float:
-    """The seconds of `count` puts with a delay."""
+    """Returns the seconds of `count` puts with a delay."""
     with warren.open(path, keeps=False) as store:
         put = store.topic("orders").put
         return repeated(count, lambda: put(b"x" * 100, delay=HOUR_S))

@@ -77,7 +77,7 @@ def by_number(workspace: Workspace) -> list[Row]:
 
 
 def _row_finder(path: Path, *, mapped_bytes: int = 0) -> Callable[[int], object]:
-    """What finds a row by its id."""
+    """Returns a function that finds a row by its id."""
     connection = sqlite3.connect(path)
     connection.execute(f"pragma mmap_size={mapped_bytes}")
     execute = connection.execute

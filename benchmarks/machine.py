@@ -1,4 +1,4 @@
-"""What the figures of a run depend on: processor, memory, system, file system, Python and the libraries."""
+"""The conditions of the figures of a run: processor, memory, system, file system, Python and the libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES: Final = ("warren", "numpy", "pyarrow", "fastcrc", "persist-queue", "li
 
 
 def machine_facts(directory: Path) -> dict[str, str]:
-    """The facts, for people and for comparing one run with another. `directory` is where the data of the run lie."""
+    """Returns the facts, for people and for comparing runs. `directory` is where the data of the run is."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _first_match("/proc/cpuinfo", r"model name\s*: (.*)") or platform.processor(),
@@ -27,21 +27,21 @@ def machine_facts(directory: Path) -> dict[str, str]:
         "disk": _disk(directory),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
-        **{name: found for name in PACKAGES if (found := version_of(name))},
+        **{name: version for name in PACKAGES if (version := version_of(name))},
     }
 
 
 def _first_match(path: str, pattern: str) -> str:
-    """Empty where the file or the line is not there."""
+    """Returns an empty text if the file or the line does not exist."""
     try:
-        found = re.search(pattern, Path(path).read_text())
+        match = re.search(pattern, Path(path).read_text())
     except OSError:
         return ""
-    return found[1].strip() if found else ""
+    return match[1].strip() if match else ""
 
 
 def _file_system(directory: Path) -> str:
-    """The kind of file system that `directory` is on; empty where the system does not tell."""
+    """Returns the kind of file system of `directory`; empty if the system does not say."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:
@@ -52,7 +52,7 @@ def _file_system(directory: Path) -> str:
 
 
 def _disk(directory: Path) -> str:
-    """The kind of disk that `directory` is on; empty where the system does not tell."""
+    """Returns the kind of disk of `directory`; empty if the system does not say."""
     device = os.stat(directory).st_dev
     try:
         place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve(strict=True)
@@ -61,13 +61,13 @@ def _disk(directory: Path) -> str:
     except (OSError, StopIteration):
         return ""
     if "virtio" in str(place):
-        # The machine cannot see which disk is beneath it.
+        # The machine cannot see which disk is below it.
         return "virtual"
     return "rotating" if is_rotating else "solid state"
 
 
 def version_of(package: str) -> str:
-    """The version that is installed; empty where none is."""
+    """Returns the installed version; empty if there is none."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -14,7 +14,9 @@ PREFIXES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A measured value, the best of its samples. `unit` is "/s", "s", "B" or a word; `facts` is what else was seen."""
+    """A measured value, the best of its samples. `unit` is "/s", "s", "B" or a word; `facts` has
+    further measurements.
+    """
 
     name: str
     value: float
@@ -31,7 +33,7 @@ class Figure:
 
 
 class Bar(NamedTuple):
-    """What a ratio has to reach."""
+    """The value that a ratio has to reach."""
 
     limit: float
     is_ceiling: bool
@@ -53,7 +55,7 @@ def at_most(limit: float) -> Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table: `measured` over `baseline`. Without a bar it is there to be looked at."""
+    """One line of the table: `measured` over `baseline`. Without a bar it is for information."""
 
     name: str
     what: str
@@ -82,7 +84,7 @@ class Row:
 
 
 class NotMeasured(Exception):
-    """This machine cannot show it: something is not installed, or there is no room."""
+    """This machine cannot measure it: something is not installed, or there is no room."""
 
 
 class Contestant(NamedTuple):
@@ -96,44 +98,44 @@ class Contestant(NamedTuple):
 def rates(
     contestants: Sequence[Contestant], rounds: int, pick: Callable[[Sequence[float]], float] = min
 ) -> list[Figure]:
-    """How many a second each contestant does: at best, or in the round that `pick` picks by its seconds."""
+    """Returns how many per second each contestant does: at best, or in the round that `pick` chooses by its seconds."""
     seconds = _take_turns([contestant.run for contestant in contestants], rounds)
     return [
         Figure(
             name=contestant.name,
-            value=contestant.repeats / pick(taken),
+            value=contestant.repeats / pick(samples),
             unit="/s",
-            samples=[contestant.repeats / one for one in taken],
+            samples=[contestant.repeats / one for one in samples],
             facts={"count": contestant.repeats},
         )
-        for contestant, taken in zip(contestants, seconds, strict=True)
+        for contestant, samples in zip(contestants, seconds, strict=True)
     ]
 
 
 def times(
     contestants: Sequence[Contestant], rounds: int, pick: Callable[[Sequence[float]], float] = min
 ) -> list[Figure]:
-    """How long each contestant takes for one: at best, or in the round that `pick` picks."""
+    """Returns how long each contestant takes for one: at best, or in the round that `pick` chooses."""
     seconds = _take_turns([contestant.run for contestant in contestants], rounds)
     return [
         Figure(
             name=contestant.name,
-            value=pick(taken) / contestant.repeats,
+            value=pick(samples) / contestant.repeats,
             unit="s",
-            samples=[one / contestant.repeats for one in taken],
+            samples=[one / contestant.repeats for one in samples],
             facts={"count": contestant.repeats},
         )
-        for contestant, taken in zip(contestants, seconds, strict=True)
+        for contestant, samples in zip(contestants, seconds, strict=True)
     ]
 
 
 def _take_turns(runs: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
-    """The seconds of each run, round by round: whatever disturbs the machine disturbs all of them."""
+    """Returns the seconds of each run, round by round: a disturbance of the machine affects all of them."""
     seconds: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
-        for run, taken in zip(runs, seconds, strict=True):
+        for run, samples in zip(runs, seconds, strict=True):
             gc.collect()
-            taken.append(run())
+            samples.append(run())
     return seconds
 
 
@@ -146,7 +148,7 @@ class Caller(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Calls a second over a whole loop, and the seconds of the call in the middle, each call timed by itself."""
+    """Calls per second over a whole loop, and the median seconds of a call, each call timed by itself."""
 
     rate: Figure
     median: Figure
@@ -157,7 +159,7 @@ def latencies(callers: Sequence[Caller], rounds: int) -> list[Latency]:
     loops = [_looped(caller) for caller in callers]
     singles = [_timed_one_by_one(caller) for caller in callers]
     seconds = _take_turns([run for pair in zip(loops, singles, strict=True) for run in pair], rounds)
-    found = []
+    result = []
     for caller, whole, middle in zip(callers, seconds[::2], seconds[1::2], strict=True):
         count = len(caller.numbers)
         rate = Figure(
@@ -167,8 +169,8 @@ def latencies(callers: Sequence[Caller], rounds: int) -> list[Latency]:
             samples=[count / one for one in whole],
             facts={"count": count},
         )
-        found.append(Latency(rate, Figure(name=caller.name, value=min(middle), unit="s", samples=middle)))
-    return found
+        result.append(Latency(rate, Figure(name=caller.name, value=min(middle), unit="s", samples=middle)))
+    return result
 
 
 def _looped(caller: Caller) -> Callable[[], float]:
@@ -184,11 +186,11 @@ def _looped(caller: Caller) -> Callable[[], float]:
 
 def _timed_one_by_one(caller: Caller) -> Callable[[], float]:
     def run() -> float:
-        call, taken = caller.call, []
+        call, samples = caller.call, []
         for number in caller.numbers:
             start = perf_counter_ns()
             call(number)
-            taken.append(perf_counter_ns() - start)
-        return median(taken) / 1e9
+            samples.append(perf_counter_ns() - start)
+        return median(samples) / 1e9
 
     return run

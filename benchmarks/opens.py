@@ -1,4 +1,4 @@
-"""Opening a log: one that was closed, however large, and one that a crash left."""
+"""Opening a log: one that was closed, of any size, and one that a crash left."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _opening(path: Path, *, reads: bool = False) -> Callable[[], float]:
 
 
 def after_kill(workspace: Workspace) -> list[Row]:
-    """A writer that had the lock for itself dies; the machine goes on, so every byte it wrote is there."""
+    """A writer that had the lock for itself dies; the machine continues, so every byte it wrote exists."""
     path = _left_by_kill(workspace, "os")
     return [_recovery_row(path, "opens.kill", "open after SIGKILL of the writer", CountingFileSystem())]
 
@@ -90,7 +90,7 @@ def _left_by_kill(workspace: Workspace, durability: str) -> Path:
 
 
 def _lose_what_was_not_synced(path: Path) -> None:
-    """The index goes back to its last sync, and half of a record that never was acknowledged stands behind the end."""
+    """The index goes back to its last sync, and half of an unacknowledged record follows the end."""
     index_path, last_block = path / "index", _last_block(path)
     shutil.copyfile(synced_copy(str(index_path)), index_path)
     used = aligned(len(last_block.read_bytes().rstrip(b"\0")))
@@ -100,7 +100,7 @@ def _lose_what_was_not_synced(path: Path) -> None:
 
 
 def _recovery_row(path: Path, name: str, what: str, filesystem: CountingFileSystem) -> Row:
-    """How much of the blocks is read, in whole pages, without the page that holds the head of each earlier one."""
+    """How much of the blocks is read, in whole pages, without the page with the head of each earlier one."""
     *earlier, last = sorted(path.glob("*.block"))
     block_pages = -(-last.stat().st_size // PAGE_SIZE)
     start = perf_counter()

@@ -1,4 +1,4 @@
-"""What topics, groups, queues, delays and transactions cost on top of the log, and beside other queues."""
+"""The cost of topics, groups, queues, delays and transactions on top of the log, and compared with other queues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def put_many(workspace: Workspace) -> list[Row]:
 
     def to_log() -> float:
         with Log.open(workspace.fresh("log"), durability="os") as log:
-            # The first message of a log makes its files, which costs syncs: in neither case is that measured.
+            # The first message of a log creates its files, which costs syncs: that is measured in neither case.
             log.append(b"first")
             return repeated(batches, lambda: log.append_many(bodies))
 
@@ -58,10 +58,10 @@ def stream(workspace: Workspace) -> list[Row]:
 
     def read_and_commit() -> float:
         with filled_store(workspace, count) as store, store.topic("orders").group("readers") as group:
-            read, commit, left = group.read, group.commit, count
+            read, commit, remaining = group.read, group.commit, count
             start = perf_counter()
-            while left:
-                left -= len(read(limit=BATCH, wait=1.0))
+            while remaining:
+                remaining -= len(read(limit=BATCH, wait=1.0))
                 commit()
             return perf_counter() - start
 
@@ -82,12 +82,12 @@ def take(workspace: Workspace) -> list[Row]:
             filled_store(workspace, scale.takes) as store,
             store.topic("orders").group("workers", mode="queue") as group,
         ):
-            left = scale.takes
+            remaining = scale.takes
             start = perf_counter()
-            while left:
+            while remaining:
                 messages = group.take(limit=TAKEN, wait=1.0)
                 group.ack_many(messages)
-                left -= len(messages)
+                remaining -= len(messages)
             return perf_counter() - start
 
     def get_all() -> float:
@@ -178,8 +178,8 @@ def durable_unsynced(workspace: Workspace) -> list[Row]:
         return queue.put, queue.pop, queue.close
 
     def deque(path: Path) -> Methods:
-        found = diskcache.Deque(directory=str(path))
-        return found.append, found.popleft, found.cache.close
+        rival = diskcache.Deque(directory=str(path))
+        return rival.append, rival.popleft, rival.cache.close
 
     contestants = [
         *Pair("store.queue", lambda path: _queue(path, "os")).contestants(workspace, scale.gets_os),
@@ -261,7 +261,7 @@ def transaction(workspace: Workspace) -> list[Row]:
 
 
 def repeated(count: int, call: Callable[[], object]) -> float:
-    """The seconds of `count` calls."""
+    """Returns the seconds of `count` calls."""
     start = perf_counter()
     for _ in range(count):
         call()

@@ -42,12 +42,12 @@ def messages(workspace: Workspace) -> list[Row]:
 
 
 def read_all(path: Path, count: int) -> float:
-    """The seconds to read every message of a log, which has `count`."""
+    """Returns the seconds to read every message of a log, which has `count`."""
     with Log.open(path) as log:
         read, number = log.read, 0
         start = perf_counter()
-        while found := read(number):
-            number += len(found)
+        while page := read(number):
+            number += len(page)
         seconds = perf_counter() - start
     assert number == count
     return seconds

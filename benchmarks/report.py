@@ -1,4 +1,4 @@
-"""What a run leaves: a table for the terminal, JSON with every figure, and the results in the README."""
+"""The output of a run: a table for the terminal, JSON with every figure, and the results in the README."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ class Report:
     not_measured: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether everything was measured, and no row is on the wrong side of its bar."""
+        return not self.not_measured and all(row.is_reached is not False for row in self.rows)
+
     def table(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("what", overflow="fold")
@@ -57,11 +62,11 @@ class Report:
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
     def write_into(self, path: Path, program: str, option: str) -> None:
-        """Put the rows in the place of the results of this program that stand in a document."""
+        """Replaces the results of this program in a document by the rows."""
         start = RESULTS_START.format(program=program, option=option)
         before, _, rest = path.read_text().partition(start)
-        _, found, after = rest.partition(RESULTS_END)
-        assert found, f"{path.name} has the two lines that the results stand between"
+        _, end_line, after = rest.partition(RESULTS_END)
+        assert end_line, f"{path.name} has the two lines that the results stand between"
         path.write_text(f"{before}{start}\n{self._markdown()}\n{RESULTS_END}{after}")
 
     def _markdown(self) -> str:

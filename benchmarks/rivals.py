@@ -1,7 +1,7 @@
-"""Other queues on disk for Python, each as it ships: one put after another of the same body.
+"""Other queues on disk for Python, each with its defaults: one put after another of the same body.
 
 persist-queue opens SQLite in WAL mode and leaves `synchronous` at FULL, so every put waits for one `fdatasync` of the
-write-ahead log. litequeue and diskcache set NORMAL: a put is not synced, only a checkpoint now and then.
+write-ahead log. litequeue and diskcache set NORMAL: a put is not synced, only an occasional checkpoint.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the programs of this package share: options, progress, one table, JSON, and the results in the README."""
+"""The common parts of the programs of this package: options, progress, one table, JSON, and the
+results in the README.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ Facts = Callable[[Path], Mapping[str, str]]
 
 
 class Document(NamedTuple):
-    """Where the table of a program stands, and the option that puts it there."""
+    """The place of the table of a program, and the option that puts it there."""
 
     path: Path
     option: str
@@ -35,7 +37,7 @@ class Document(NamedTuple):
 IN_README: Final = Document(README, "--write-readme")
 
 
-def parse_arguments(program: str, results: str, document: Document) -> argparse.Namespace:
+def parse_arguments(program: str, results: str, document: Document, *, has_runs: bool = False) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description="Measure Warren and print one table.")
     parser.add_argument("--quick", action="store_true", help="small counts: a minute, and figures to look at only")
     parser.add_argument("--only", default="", metavar="NAME", help="only what starts with NAME, as in 'appends.single'")
@@ -44,16 +46,31 @@ def parse_arguments(program: str, results: str, document: Document) -> argparse.
     name = document.path.relative_to(RESULTS.parent.parent)
     parser.add_argument(document.option, dest="writes", action="store_true", help=f"put the table into {name}")
     parser.add_argument("--list", action="store_true", help="print the names, and measure nothing")
+    if has_runs:
+        parser.add_argument("--runs", type=_count, metavar="N", help="how often each thing is repeated")
     arguments = parser.parse_args()
     if arguments.writes and arguments.only:
         parser.error(f"{document.option} replaces the whole table, and goes with a whole run")
     return arguments
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
 def run(
-    contests: Sequence[Contest], directory: Path, console: Console, *, is_quick: bool, facts: Facts = machine_facts
+    contests: Sequence[Contest],
+    directory: Path,
+    console: Console,
+    *,
+    is_quick: bool,
+    runs: int | None = None,
+    facts: Facts = machine_facts,
 ) -> Report:
-    """Measure `contests` one after the other."""
+    """Measures `contests` one after the other."""
     report = Report(machine=facts(directory), is_quick=is_quick)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     start = perf_counter()
@@ -66,7 +83,7 @@ def run(
 
             step("measuring")
             try:
-                report.rows += contest.run(Workspace(directory, QUICK if is_quick else FULL, step))
+                report.rows += contest.run(Workspace(directory, QUICK if is_quick else FULL, step, runs))
             except NotMeasured as reason:
                 report.not_measured[contest.name] = str(reason)
             progress.advance(task)
@@ -81,12 +98,15 @@ def main(
     *,
     document: Document = IN_README,
     facts: Facts = machine_facts,
+    has_runs: bool = False,
+    fails_below_bars: bool = False,
 ) -> int:
-    """Run the contests that the command line names; `results` is the file that the figures go to.
+    """Runs the contests that the command line names, and returns the exit code; `results` is the file for the figures.
 
-    `facts` says what they depend on, given the directory of the run.
+    `facts` returns the conditions of the figures, given the directory of the run. `has_runs`: there is an option
+    `--runs`. `fails_below_bars`: the exit code is 1 if a row is on the wrong side of its bar or was not measured.
     """
-    arguments = parse_arguments(program, results, document)
+    arguments = parse_arguments(program, results, document, has_runs=has_runs)
     contests = [contest for contest in every if contest.name.startswith(arguments.only)]
     if not contests:
         print(f"no benchmark starts with {arguments.only!r}; --list shows the names", file=sys.stderr)
@@ -100,10 +120,11 @@ def main(
     if os.getloadavg()[0] > BUSY_LOAD:
         console.print(f"[yellow]The machine is busy (load {os.getloadavg()[0]:.1f}): the ratios will be rough.[/]")
     with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=arguments.dir) as directory:
-        report = run(contests, Path(directory), console, is_quick=arguments.quick, facts=facts)
+        runs = arguments.runs if has_runs else None
+        report = run(contests, Path(directory), console, is_quick=arguments.quick, runs=runs, facts=facts)
     console.print(report.table())
     console.print(f"{report.seconds:.0f} s; every figure is in {arguments.json}", soft_wrap=True)
     report.write_json(arguments.json)
     if arguments.writes:
         report.write_into(document.path, program, document.option)
-    return 0
+    return int(fails_below_bars and not report.is_reached)

@@ -1,4 +1,4 @@
-"""Bytes on disk for a body of 100 bytes: blocks cut to what is used of them, and the index."""
+"""Bytes on disk for a body of 100 bytes: blocks cut to their used part, and the index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def on_disk(workspace: Workspace) -> list[Row]:
 
 
 def used_bytes(path: Path) -> int:
-    """The index and the blocks of a log, the last block up to its last byte that is not zero."""
+    """Returns the bytes of the index and the blocks of a log, the last block up to its last byte that is not zero."""
     *sealed, last = sorted(path.glob("*.block"))
     sealed_size = sum(block.stat().st_size for block in sealed)
     return sealed_size + len(last.read_bytes().rstrip(b"\0")) + (path / "index").stat().st_size

@@ -43,7 +43,7 @@ def wake(workspace: Workspace) -> list[Row]:
 
 
 def _append(log: Log, count: int) -> list[int]:
-    """Append messages with pauses; when each append began, by the machine's steady clock."""
+    """Appends messages with pauses. Returns when each append began, by the machine's steady clock."""
     sent = []
     for _ in range(count):
         time.sleep(PAUSE_S)
@@ -53,7 +53,7 @@ def _append(log: Log, count: int) -> list[int]:
 
 
 def _row(name: str, what: str, sent: Sequence[int], woken: Sequence[int], allowed: Figure) -> Row:
-    late = sorted((got - put) / 1e9 for put, got in zip(sent, woken, strict=True))
+    late = sorted((woken_ns - sent_ns) / 1e9 for sent_ns, woken_ns in zip(sent, woken, strict=True))
     facts = {"count": len(late), "p99": late[int(len(late) * 0.99)], "max": late[-1]}
     measured = Figure(name=what, value=median(late), unit="s", samples=late, facts=facts)
     return Row(

@@ -1,4 +1,4 @@
-"""Where a run keeps its files, how large it is, and the logs and tables that several measurements share."""
+"""The files of a run, its scale, and the logs and tables that several measurements share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Scale:
 
     rounds: int = 3
     rounds_synced: int = 10
-    """What waits for the disk gets more and shorter turns: a sync takes 0.1 ms at one moment and 4 ms at another."""
+    """Measurements that wait for the disk get more and shorter turns: a sync takes 0.1 ms at one moment and 4 ms at
+    another.
+    """
     appends: int
     batched: int
     reads: int
@@ -105,14 +107,17 @@ QUICK: Final = Scale(
 
 
 class Workspace:
-    """A directory that goes when the run ends. What is asked for twice is made once."""
+    """A directory that is removed when the run ends. What is requested twice is made once.
 
-    def __init__(self, directory: Path, scale: Scale, step: Callable[[str], None]) -> None:
-        self.directory, self.scale, self.step = directory, scale, step
+    `runs` says how often something is repeated, if the command line says it.
+    """
+
+    def __init__(self, directory: Path, scale: Scale, step: Callable[[str], None], runs: int | None = None) -> None:
+        self.directory, self.scale, self.step, self.runs = directory, scale, step, runs
         self.bodies = make_bodies(BATCH)
 
     def fresh(self, name: str) -> Path:
-        """A path where nothing is."""
+        """Returns a path at which nothing exists."""
         path = self.directory / name
         shutil.rmtree(path, ignore_errors=True)
         path.unlink(missing_ok=True)

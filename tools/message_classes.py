@@ -33,7 +33,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "float64": "float",
     }
 )
-"""The Python types of the kinds that are no integers."""
+"""The Python types of the kinds that are not integers."""
 STRUCT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "responses": "Result",
@@ -49,7 +49,7 @@ STRUCT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "partition_responses": "Partition",
     }
 )
-"""How a struct is called whose field has no regular singular, or repeats what its message is called."""
+"""The name of a struct whose field has no regular singular, or repeats the name of its message."""
 BY_HAND: Final = frozenset({"Produce", "Fetch"})
 """The APIs that `protocol/kafka` decodes and encodes by hand, because they carry messages. No class is written."""
 STRUCT_BASE: Final = "WireStruct"
@@ -136,7 +136,7 @@ class Class:
 
 
 def is_filled(field: Field) -> bool:
-    """Returns whether the field is a struct that is always there: an empty one stands for None."""
+    """Returns whether the field is a struct that always exists: an empty one stands for None."""
     return field.kind == STRUCT and not field.is_array and field.nullable == NEVER and field.tag is None
 
 

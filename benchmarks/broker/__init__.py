@@ -1,1 +1,1 @@
-"""What Warren's broker does over loopback, beside Redis Streams and NATS JetStream."""
+"""Warren's broker over loopback, compared with Redis Streams and NATS JetStream."""

@@ -1,4 +1,4 @@
-"""Messages by the hundred thousand, by confluent-kafka and by redis-py, and how busy the broker is meanwhile."""
+"""Messages by the hundred thousand, by confluent-kafka and by redis-py, and the load of the broker during it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU_MAX: Final = 0.25
 
 
 class Watched:
-    """Runs something, and notes how busy a server was meanwhile, in cores."""
+    """Runs something, and records how busy a server was during it, in cores."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

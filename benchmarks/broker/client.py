@@ -1,4 +1,4 @@
-"""Our own client beside confluent-kafka, on the same broker: put_many by the thousand, and reading as Arrow."""
+"""Our own client compared with confluent-kafka, on the same broker: put_many by the thousand, and reading as Arrow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warren.client.topic import RemoteTopic
 
 
 def put_batches(topic: RemoteTopic, bodies: Sequence[bytes], count: int) -> float:
-    """The seconds until `count` messages are acknowledged, each call as many as there are bodies."""
+    """Returns the seconds until `count` messages are acknowledged, each call with as many as there are bodies."""
     topic.put(bodies[0])
     put_many = topic.put_many
     start = perf_counter()

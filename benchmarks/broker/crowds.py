@@ -1,4 +1,4 @@
-"""Many connections at once: two hundred that put one message at a time, and a thousand that wait for some."""
+"""Many connections: two hundred that put one message at a time, and a thousand that wait for some."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEMORY_ALLOWED: Final = Figure(name="allowed", value=300e6, unit="B")
 
 @contextmanager
 def started(task: str, port: int, count: int, frame: bytes, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`load` in a process of its own, killed at the end if it is still there."""
+    """Starts `load` in its own process, killed at the end if it still runs."""
     command = [sys.executable, load.__file__, task, str(port), str(count), *more]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
@@ -102,7 +102,7 @@ def idle(workspace: Workspace) -> list[Row]:
 
 
 def _waited(workspace: Workspace, broker: Server, wait_ms: int) -> tuple[float, int]:
-    """How busy the broker was with those that wait, in cores, and the memory that it had."""
+    """Returns how busy the broker was with waiting clients, in cores, and its memory."""
     scale = scale_of(workspace)
     workspace.step(f"watching for {scale.idle_s:g} s")
     with started("wait", broker.port, scale.idle, fetch_frame("silent", 0, wait_ms)) as process:

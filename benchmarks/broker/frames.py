@@ -1,13 +1,15 @@
-"""Requests as a client of Kafka sends them, ready to be sent again and again."""
+"""Requests as a client of Kafka sends them, ready to be sent repeatedly."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from tests.support.message_values import Values, encode_request
 from warren.message import Message
-from warren.protocol.api_keys import ApiKey
+from warren.protocol.api_keys import APIS, ApiKey
+from warren.protocol.headers import Request, request_frame
 from warren.protocol.kafka.record_batch import build
-from warren.protocol.native.calls import request_bytes
+from warren.protocol.primitives import INT32
 
 CLIENT_ID: Final = "load"
 PRODUCE_VERSION: Final = 7
@@ -25,11 +27,11 @@ def produce_frame(topic: str, body: bytes) -> bytes:
         "timeout_ms": 30_000,
         "topic_data": [{"name": topic, "partition_data": [partition]}],
     }
-    return request_bytes(ApiKey.PRODUCE, PRODUCE_VERSION, 1, CLIENT_ID, values)
+    return _sized(ApiKey.PRODUCE, PRODUCE_VERSION, values)
 
 
 def fetch_frame(topic: str, number: int, wait_ms: int) -> bytes:
-    """Whatever there is from `number` on in the first partition, after a wait for it."""
+    """All messages from `number` on in the first partition, after a wait for them."""
     partition = {
         "partition": 0,
         "current_leader_epoch": -1,
@@ -45,4 +47,10 @@ def fetch_frame(topic: str, number: int, wait_ms: int) -> bytes:
         "session_epoch": -1,
         "topics": [{"topic": topic, "partitions": [partition]}],
     }
-    return request_bytes(ApiKey.FETCH, FETCH_VERSION, 1, CLIENT_ID, values)
+    return _sized(ApiKey.FETCH, FETCH_VERSION, values)
+
+
+def _sized(key: ApiKey, version: int, values: Values) -> bytes:
+    request = Request(key, version, 1, CLIENT_ID, memoryview(encode_request(key, version, values)))
+    frame = request_frame(request, is_flexible=APIS[key].is_flexible(version))
+    return INT32.pack(len(frame)) + frame

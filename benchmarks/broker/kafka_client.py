@@ -1,4 +1,4 @@
-"""confluent-kafka as a contender: what it produces and consumes, and the seconds that it takes."""
+"""confluent-kafka as a contender: its produces and consumes, and their seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRODUCER: Final[dict[str, Any]] = {
     "queue.buffering.max.kbytes": QUEUED_MAX,
 }
 Timed = Callable[[Callable[[], None]], float]
-"""Runs something, and gives the seconds that it took."""
+"""Runs something, and returns the seconds that it took."""
 CONSUMER: Final[dict[str, Any]] = {
     "queued.min.messages": 1_000_000,
     "fetch.queue.backoff.ms": 10,
@@ -42,21 +42,21 @@ def producer(address: str, topic: str, body: bytes, **settings: Any) -> Producer
 
 
 def produce(address: str, topic: str, bodies: Sequence[bytes], count: int, timed: Timed = seconds_of) -> float:
-    """The seconds until `count` messages are acknowledged."""
+    """Returns the seconds until `count` messages are acknowledged."""
     made = producer(address, topic, bodies[0])
 
     def run() -> None:
         put = made.produce
         for body in islice(cycle(bodies), count):
             put(topic, body)
-        left = made.flush(WAIT_S_MAX)
-        assert left == 0, f"{left} messages were not acknowledged"
+        unsent_count = made.flush(WAIT_S_MAX)
+        assert unsent_count == 0, f"{unsent_count} messages were not acknowledged"
 
     return timed(run)
 
 
 def put_each(address: str, topic: str, bodies: Sequence[bytes], count: int) -> float:
-    """The seconds for `count` messages, each acknowledged before the next is put."""
+    """Returns the seconds for `count` messages, each acknowledged before the next is put."""
     made = producer(address, topic, bodies[0], **{"linger.ms": 0})
     put, flush = made.produce, made.flush
     start = perf_counter()
@@ -67,18 +67,18 @@ def put_each(address: str, topic: str, bodies: Sequence[bytes], count: int) -> f
 
 
 def consume(address: str, topic: str, group: str, count: int, timed: Timed = seconds_of) -> float:
-    """The seconds from the first of `count` messages to the last, with a commit behind it."""
+    """Returns the seconds from the first of `count` messages to the last, with a commit after it."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, **CONSUMER})
     consumer.subscribe([topic])
-    # What joining the group takes is not what is measured.
+    # The time for joining the group is not measured.
     first = len(consumer.consume(1, WAIT_S_MAX))
 
     def run() -> None:
-        got = first
-        while got < count:
+        read_count = first
+        while read_count < count:
             messages = consumer.consume(TAKEN_AT_ONCE, WAIT_S_MAX)
-            assert messages, f"{got} of {count} messages came"
-            got += len(messages)
+            assert messages, f"{read_count} of {count} messages came"
+            read_count += len(messages)
         consumer.commit(asynchronous=False)
 
     try:

@@ -1,4 +1,4 @@
-"""The largest requests that a broker takes, for each API key and each HTTP route."""
+"""The largest requests that a broker accepts, for each API key and each HTTP route."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from warren.gateway.route_table import routes_of
 from warren.gateway.server import HTTP_ELEMENTS_MAX
 from warren.limits import PARTITIONS_MAX
 from warren.protocol.api_keys import APIS, Api, ApiKey
+from warren.protocol.kafka.record_batch import KAFKA_BATCH_COUNT_MAX
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
-from warren.protocol.limits import KAFKA_BATCH_COUNT_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.limits import REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native.records import pack, wire_record
 from warren.protocol.native_schemas import NATIVE_MESSAGES, NATIVE_RECORDS_MAX, NativeKey
 from warren.protocol.primitives import FIXED_FORMATS, REQUEST_ELEMENTS_MAX
@@ -30,17 +31,27 @@ WIDE: Final = "wide"
 TAGGED: Final = "tagged"
 BOMB: Final = "bomb"
 CROWD: Final = "crowd"
+VARIED: Final = "varied"
+UNPACKED: Final = (
+    ("one that unpacks to much", BOMB),
+    ("one of many messages", CROWD),
+    ("one of many messages that differ", VARIED),
+)
+"""The topics with one batch that unpacks to much, and its description."""
 SMALL: Final = "small-{}"
-STREAM, WORK, TRANSACTION, PRODUCER, QUEUE, BOMB_STREAM, BOMB_WORK, CROWD_STREAM, CROWD_WORK = range(1, 10)
+STREAM, WORK, TRANSACTION, PRODUCER, QUEUE, ALL_STREAM, ALL_WORK = range(1, 8)
+STREAMS: Final = {name: 8 + place for place, (_, name) in enumerate(UNPACKED)}
+WORKS: Final = {name: 8 + len(STREAMS) + place for place, (_, name) in enumerate(UNPACKED)}
 """Handles that are open in the session of the requests."""
-TAGGED_COUNT: Final = 64
+TAGGED_COUNT: Final = 120
+"""How many messages of 1 MiB there are."""
 FETCH_SIZE: Final = 50 << 20
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
 ZSTD: Final = 4
 """The number of the compression in the attributes of Kafka's batches."""
 BOMB_SIZE: Final = 120 << 20
-"""What a compressed batch of the largest kind unpacks to: a little less than the default of message_size_max."""
+"""The unpacked size of a compressed batch of the largest kind: a little less than the default of message_size_max."""
 CROWD_COUNT: Final = KAFKA_BATCH_COUNT_MAX - 1
 NAMED: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
 """The last version of a request that names its topics. Later ones have ids, which differ from store to store."""
@@ -80,11 +91,11 @@ FIXED_FIELDS: Final[Mapping[str, Any]] = {
     "mechanism": "PLAIN",
     "group": "",
 }
-"""Values that have to make sense for the request to be carried out."""
+"""Values that must be valid for the request to be carried out."""
 
 
 Special = Callable[[int], Iterator[tuple[str, Any]]]
-"""Makes the requests of one key that are large in a way of their own, given the number of partitions."""
+"""Builds the requests of one key that are large in a special way, given the number of partitions."""
 
 
 class Asked(NamedTuple):
@@ -108,9 +119,22 @@ def bomb() -> bytes:
 
 
 def crowd() -> bytes:
-    """A batch of as many messages as a batch may have, that unpacks to about BOMB_SIZE."""
+    """Returns a batch with the largest number of messages, which unpacks to about BOMB_SIZE."""
     row = None, b"x" * (BOMB_SIZE // CROWD_COUNT - 12), ()
     return batch_of(itertools.repeat(row, CROWD_COUNT), compression=ZSTD)
+
+
+def varied() -> bytes:
+    """A batch of as many messages, each with a size, a tag and an id of its own."""
+    rows = (
+        (None, b"x" * (40 + number * 7 % 31), [("warren.tag", b"%d" % (number % 5)), ("warren.id", b"%d" % number)])
+        for number in range(CROWD_COUNT)
+    )
+    return batch_of(rows, compression=ZSTD)
+
+
+MADE: Final[Mapping[str, Callable[[], bytes]]] = {BOMB: bomb, CROWD: crowd, VARIED: varied}
+"""What makes the batch of each of these topics."""
 
 
 def wide_topics(partitions: int) -> dict[str, int]:
@@ -142,7 +166,7 @@ def requests(partitions: int) -> Iterator[Asked]:
 
 
 def _fitting(api: Api, outer: int, inner: int) -> bytes:
-    """As many rows as go into a request."""
+    """Returns as many rows as fit into a request."""
     fields = described(api).fields
     while True:
         values = {each.name: _value(each, api.last, (outer, inner), 0) for each in fields if api.last in each.versions}
@@ -158,8 +182,8 @@ def _value(field: Field, version: int, counts: tuple[int, int], place: int) -> A
         element = field._replace(is_array=False)
         return [_value(element, version, (counts[1], 1), number) for number in range(count)]
     if field.kind == STRUCT:
-        found = [each for each in field.fields if version in each.versions]
-        return {each.name: _value(each, version, counts, place) for each in found}
+        fields = [each for each in field.fields if version in each.versions]
+        return {each.name: _value(each, version, counts, place) for each in fields}
     fixed = FIXED_FIELDS.get(field.name)
     if fixed is not None and isinstance(fixed, str) == (field.kind == "string") and not (fixed == 0 and place):
         return fixed
@@ -184,15 +208,15 @@ def _text(name: str, place: int) -> str:
 def _produce(partitions: int) -> Iterator[tuple[str, Any]]:
     tiny = batch_of([(None, b"x", ())])
     wide = {name: dict.fromkeys(range(count), tiny) for name, count in wide_topics(partitions).items()}
-    yield "partitions that are empty", _produced(wide)
-    yield "partitions", _produced(wide)
-    yield "one that unpacks to much", _produced({SMALL.format(2): {0: bomb()}})
-    yield "one of many messages", _produced({SMALL.format(3): {0: crowd()}})
+    yield "partitions that are empty", produced(wide)
+    yield "partitions", produced(wide)
+    for place, (what, name) in enumerate(UNPACKED):
+        yield what, produced({SMALL.format(5 + place): {0: MADE[name]()}})
     large = batch_of([(None, os.urandom(BLOCK_SIZE_DEFAULT - (1 << 20)), ())])
-    yield "one that is large", _produced({SMALL.format(4): {0: large}})
+    yield "one that is large", produced({SMALL.format(4): {0: large}})
 
 
-def _produced(topics: Mapping[str, Mapping[int, bytes]]) -> dict[str, Any]:
+def produced(topics: Mapping[str, Mapping[int, bytes]]) -> dict[str, Any]:
     data = [
         {"name": name, "partition_data": [{"index": number, "records": batch} for number, batch in parts.items()]}
         for name, parts in topics.items()
@@ -201,12 +225,12 @@ def _produced(topics: Mapping[str, Mapping[int, bytes]]) -> dict[str, Any]:
 
 
 def _fetch(partitions: int) -> Iterator[tuple[str, Any]]:
-    yield "partitions", _fetched(wide_topics(partitions))
-    for what, name in (("one that unpacks to much", BOMB), ("one of many messages", CROWD), ("large ones", TAGGED)):
-        yield what, _fetched({name: 1})
+    yield "partitions", fetched(wide_topics(partitions))
+    for what, name in (*UNPACKED, ("large ones", TAGGED)):
+        yield what, fetched({name: 1})
 
 
-def _fetched(topics: Mapping[str, int]) -> dict[str, Any]:
+def fetched(topics: Mapping[str, int]) -> dict[str, Any]:
     rows = [
         {
             "topic": name,
@@ -219,15 +243,14 @@ def _fetched(topics: Mapping[str, int]) -> dict[str, Any]:
 
 def _list_offsets(partitions: int) -> Iterator[tuple[str, Any]]:
     for what, names in (
-        ("largest time of many messages", {CROWD: 1}),
-        ("largest time of one that unpacks to much", {BOMB: 1}),
+        *((f"largest time of {what}", {name: 1}) for what, name in UNPACKED),
         ("largest time of partitions", wide_topics(partitions)),
     ):
-        asked = {
+        partitions_by_topic = {
             name: [{"partition_index": number, "timestamp": MAX_TIMESTAMP} for number in range(count)]
             for name, count in names.items()
         }
-        yield what, {"topics": [{"name": name, "partitions": parts} for name, parts in asked.items()]}
+        yield what, {"topics": [{"name": name, "partitions": parts} for name, parts in partitions_by_topic.items()]}
 
 
 def _read(_: int) -> Iterator[tuple[str, Any]]:
@@ -235,7 +258,8 @@ def _read(_: int) -> Iterator[tuple[str, Any]]:
     yield "a tag that no message has", {"topic": TAGGED, "positions": [_at(0)], "tag": "none", **limits}
     yield "many messages", {"topic": WIDE, "positions": [_at(0)], **limits}
     yield "partitions", {"topic": WIDE, "positions": [_at(number) for number in range(PARTITIONS_MAX)], **limits}
-    for what, name in (("one that unpacks to much", BOMB), ("one of many messages", CROWD)):
+    yield "large ones", {"topic": TAGGED, "positions": [_at(0)], **limits}
+    for what, name in UNPACKED:
         yield what, {"topic": name, "positions": [_at(0)], **limits}
         yield f"{what}, backwards", {"topic": name, "positions": [_at(1)], "is_backwards": True, **limits}
         yield f"{what}, a tag that none has", {"topic": name, "positions": [_at(0)], "tag": "none", **limits}
@@ -248,7 +272,7 @@ def _at(partition: int) -> dict[str, int]:
 
 def _scan(_: int) -> Iterator[tuple[str, Any]]:
     yield "a tag that no message has", {"topic": TAGGED, "end": -1, "tag": "none"}
-    for what, name in (("one that unpacks to much", BOMB), ("one of many messages", CROWD)):
+    for what, name in (*UNPACKED, ("large ones", TAGGED)):
         yield what, {"topic": name, "end": -1}
 
 
@@ -270,17 +294,14 @@ def _handled(key: NativeKey, handle: int, **values: Any) -> Special:
     """The request `key` for one handle."""
     places = {name: list(range(65_536)) for name in ("partitions", "numbers", "attempts")}
     wants_places = key in (NativeKey.SETTLE, NativeKey.REDRIVE)
-    asked = {"handle": handle, **({"places": places} if wants_places else {}), **values}
-    return lambda _: iter([("handle", asked)])
+    fields = {"handle": handle, **({"places": places} if wants_places else {}), **values}
+    return lambda _: iter([("handle", fields)])
 
 
-def _of_groups(filtered: int, of_bomb: int, of_crowd: int) -> Special:
-    """A request for the next messages of a group with a filter, and of those whose batches unpack to much."""
-    handles = {
-        "a tag that no message has": filtered,
-        "one that unpacks to much": of_bomb,
-        "one of many messages": of_crowd,
-    }
+def _of_groups(filtered: int, unfiltered: int, unpacked: Mapping[str, int]) -> Special:
+    """A request for the next messages of a group with a filter, of large ones, and of batches that unpack to much."""
+    handles = {"a tag that no message has": filtered, "large ones": unfiltered}
+    handles |= {what: unpacked[name] for what, name in UNPACKED}
     return lambda _: ((what, {"handle": handle, "limit": 65_536}) for what, handle in handles.items())
 
 
@@ -290,15 +311,15 @@ SPECIAL: Final[Mapping[int, Special]] = {
     NativeKey.READ: _read,
     NativeKey.APPEND: _append,
     NativeKey.PARK: _park,
-    # The topics that other requests need stay.
+    # The topics that other requests need are kept.
     ApiKey.DELETE_TOPICS: lambda _: iter([("rows", {"topics": [{"name": f"u{n}"} for n in range(10_000)]})]),
     NativeKey.DELETE_TOPIC: lambda _: iter([("", {"topic": "unknown"})]),
-    # A session is open already: another one would leave its handles behind.
+    # A session is open already: another one would drop its handles.
     NativeKey.OPEN_SESSION: lambda _: iter(()),
     ApiKey.LIST_OFFSETS: _list_offsets,
     NativeKey.SCAN: _scan,
-    NativeKey.READ_GROUP: _of_groups(STREAM, BOMB_STREAM, CROWD_STREAM),
-    NativeKey.TAKE: _of_groups(WORK, BOMB_WORK, CROWD_WORK),
+    NativeKey.READ_GROUP: _of_groups(STREAM, ALL_STREAM, STREAMS),
+    NativeKey.TAKE: _of_groups(WORK, ALL_WORK, WORKS),
     NativeKey.SETTLE: _handled(NativeKey.SETTLE, WORK, action="ack"),
     NativeKey.REDRIVE: _handled(NativeKey.REDRIVE, WORK, limit=1000),
     NativeKey.COMMIT_GROUP: _handled(NativeKey.COMMIT_GROUP, STREAM, positions=None),
@@ -306,7 +327,7 @@ SPECIAL: Final[Mapping[int, Special]] = {
     NativeKey.DESCRIBE_GROUP: _handled(NativeKey.DESCRIBE_GROUP, WORK),
 }
 ROWS_TOO: Final = frozenset((ApiKey.LIST_OFFSETS,))
-"""Keys with requests of their own that are also sent with many rows."""
+"""Keys with special requests that are also sent with many rows."""
 
 
 # --- HTTP ---
@@ -322,9 +343,9 @@ class HttpAsked(NamedTuple):
 
 
 def http_requests() -> Iterator[HttpAsked]:
-    """Every route, with the largest body that it takes, and with one that is nothing but brackets."""
+    """Every route, with the largest body that it accepts, and with one that has only brackets."""
 
-    async def nothing(asked: Any) -> Any:
+    async def nothing(request: Any) -> Any:
         raise AssertionError
 
     words = {"topic": WIDE, "group": "stream", "partition": "0", "number": "0", "id": "none"}
@@ -334,7 +355,7 @@ def http_requests() -> Iterator[HttpAsked]:
             path = path.replace(WIDE, "unknown")
         if route.path.endswith("/messages") and route.method == "GET":
             path = path.replace(WIDE, TAGGED) + "?tag=none&partition=0"
-            for name in (BOMB, CROWD):
+            for _, name in UNPACKED:
                 of_name = path.replace(TAGGED, name).partition("?")[0] + "?partition=0"
                 yield HttpAsked(route.method, of_name, f"{route.method} {route.path} {name}", None)
         if route.body is None:

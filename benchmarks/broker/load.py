@@ -1,6 +1,6 @@
-"""Many connections from one small process: each sends the frame it was given, and again when it is answered.
+"""Many connections from one small process: each sends its frame, and again when it is answered.
 
-It is no part of what is measured, so it must not be what takes the time: one loop over epoll, no parsing, no objects.
+It is not part of the measurement, so it must not take the time: one loop over epoll, no parsing, no objects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def answered_size(one: socket.socket, frame: bytes) -> int:
 
 
 def put_for(port: int, count: int, seconds: float, frame: bytes) -> dict[str, float]:
-    """How many requests `count` connections have answered in `seconds`, each waiting for its answer before the next."""
+    """Returns how many requests `count` connections have answered in `seconds`, each waiting for its answer before the
+    next.
+    """
     with connected(port, count) as sockets:
         (size,) = {answered_size(one, frame) for one in sockets}
         poll = select.epoll()
@@ -65,7 +67,7 @@ def put_for(port: int, count: int, seconds: float, frame: bytes) -> dict[str, fl
 
 
 def wait_forever(port: int, count: int, frame: bytes) -> None:
-    """Ask on `count` connections, and again whenever an answer comes."""
+    """Sends requests on `count` connections, and again whenever an answer comes."""
     with connected(port, count) as sockets:
         poll = select.epoll()
         by_file = {one.fileno(): one for one in sockets}

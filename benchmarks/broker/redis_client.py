@@ -16,7 +16,7 @@ def connect(port: int) -> Any:
 
 
 def add(client: Any, stream: str, bodies: Sequence[bytes], count: int) -> float:
-    """The seconds until `count` messages are added, as many at once as there are bodies."""
+    """Returns the seconds until `count` messages are added, as many together as there are bodies."""
     pipeline = client.pipeline(transaction=False)
     start = perf_counter()
     for _ in range(0, count, len(bodies)):
@@ -29,22 +29,22 @@ def add(client: Any, stream: str, bodies: Sequence[bytes], count: int) -> float:
 
 
 def added(client: Any, stream: str, bodies: Sequence[bytes], count: int) -> float:
-    """The same to a stream that is new, and gone afterwards."""
+    """The same to a new stream, which is deleted afterwards."""
     seconds = add(client, stream, bodies, count)
     client.delete(stream)
     return seconds
 
 
 def read(client: Any, stream: str, count: int, at_once: int) -> float:
-    """The seconds until a new group has read and acknowledged all `count` messages of a stream."""
+    """Returns the seconds until a new group has read and acknowledged all `count` messages of a stream."""
     client.xgroup_create(stream, GROUP, id="0")
     try:
         start = perf_counter()
-        got = 0
-        while got < count:
+        read_count = 0
+        while read_count < count:
             ((_, messages),) = client.xreadgroup(GROUP, "consumer", {stream: ">"}, count=at_once)
             client.xack(stream, GROUP, *(id for id, _ in messages))
-            got += len(messages)
+            read_count += len(messages)
         return perf_counter() - start
     finally:
         client.xgroup_destroy(stream, GROUP)

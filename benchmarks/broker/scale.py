@@ -10,14 +10,16 @@ from benchmarks.workspace import QUICK, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerScale:
-    """Counts are of messages in one round, for a second or so; seconds are those of one round."""
+    """Counts are of messages in one round, for about a second; seconds are those of one round."""
 
     rounds: int
     rounds_synced: int
-    """What waits for the disk gets more and shorter turns: a sync takes 0.1 ms at one moment and 4 ms at another."""
+    """Measurements that wait for the disk get more and shorter turns: a sync takes 0.1 ms at one moment and 4 ms at
+    another.
+    """
     produced: int
     added: int
-    """What Redis is given: it takes longer."""
+    """The count for Redis, which takes longer."""
     puts: int
     puts_synced: int
     connections: int

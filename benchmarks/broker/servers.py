@@ -23,7 +23,7 @@ LOOK_S: Final = 0.02
 WARREN: Final = "from warren.cli.main import main; main()"
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 CPU_FIELDS: Final = slice(11, 13)
-"""User and system time, counted from behind the name of the process in /proc/PID/stat."""
+"""User and system time, counted from after the name of the process in /proc/PID/stat."""
 
 
 class Server:
@@ -37,19 +37,19 @@ class Server:
         return f"{HOST}:{self.port}"
 
     def cpu_s(self) -> float:
-        """The seconds that all its threads together have run until now."""
+        """Returns the seconds that all its threads together have run until now."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[CPU_FIELDS])) / TICKS
 
     def resident(self) -> int:
-        """The bytes of memory that it has."""
+        """Returns the bytes of its memory."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
 def warren_broker(workspace: Workspace) -> Iterator[Server]:
-    """`warren serve` with a new store; what topics promise is said when they are made."""
+    """`warren serve` with a new store; the durability of topics is set when they are created."""
     folder = workspace.fresh("warren")
     command = [sys.executable, "-c", WARREN, "serve", str(folder), "--port", "0", "--log-format", "json"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -69,7 +69,7 @@ def warren_broker(workspace: Workspace) -> Iterator[Server]:
 
 @contextmanager
 def redis_server(workspace: Workspace, appendfsync: str) -> Iterator[Server]:
-    """Redis with its append-only file, synced as `appendfsync` says, and nothing in the background beside it."""
+    """Redis with its append-only file, synced as `appendfsync` says, and no other background work."""
     program = shutil.which("redis-server")
     if program is None:
         raise NotMeasured("redis-server is missing: apt-get install redis-server, or make bench-broker as root")
@@ -93,7 +93,7 @@ def redis_server(workspace: Workspace, appendfsync: str) -> Iterator[Server]:
 
 @contextmanager
 def nats_server(workspace: Workspace, sync_interval: str) -> Iterator[Server]:
-    """NATS with JetStream; `sync_interval` is "2m", which is what it has by itself, or "always"."""
+    """NATS with JetStream; `sync_interval` is "2m", which is the default, or "always"."""
     beside = Path(sys.executable).with_name("nats-server")
     program = str(beside) if beside.exists() else shutil.which("nats-server")
     if program is None:

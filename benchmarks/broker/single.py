@@ -1,4 +1,4 @@
-"""One message after the other, each acknowledged before the next: confluent-kafka and our client beside NATS."""
+"""One message after the other, each acknowledged before the next: confluent-kafka and our client compared with NATS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warren.client.topic import RemoteTopic
 
 
 def put_each(topic: RemoteTopic, bodies: Sequence[bytes], count: int) -> float:
-    """The seconds for `count` messages of our client."""
+    """Returns the seconds for `count` messages of our client."""
     put = topic.put
     put(bodies[0])
     start = perf_counter()

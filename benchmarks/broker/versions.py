@@ -1,4 +1,4 @@
-"""What the figures depend on: the machine, how long its disk takes for a sync, and the version of each contender."""
+"""The conditions of the figures: the machine, how long its disk takes for a sync, and the version of each contender."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SYNCED_SIZE: Final = 4096
 
 
 def facts(directory: Path) -> dict[str, str]:
-    found = {name: text for name, text in machine_facts(directory).items() if not _is_of_others(name)}
-    found["fdatasync"] = f"{_sync_s(directory) * 1000:.2f} ms (p50 of {SYNCS})"
-    found |= {name: version_of(name) for name in PACKAGES}
-    found["librdkafka"] = _librdkafka()
-    found["redis-server"] = _told("redis-server", r"v=(\S+)")
-    found["nats-server"] = _told("nats-server", r"\bv(\d\S*)")
-    return found
+    result = {name: text for name, text in machine_facts(directory).items() if not _is_of_others(name)}
+    result["fdatasync"] = f"{_sync_s(directory) * 1000:.2f} ms (p50 of {SYNCS})"
+    result |= {name: version_of(name) for name in PACKAGES}
+    result["librdkafka"] = _librdkafka()
+    result["redis-server"] = _version_printed_by("redis-server", r"v=(\S+)")
+    result["nats-server"] = _version_printed_by("nats-server", r"\bv(\d\S*)")
+    return result
 
 
 def _is_of_others(name: str) -> bool:
@@ -42,20 +42,20 @@ def _librdkafka() -> str:
     return str(libversion()[0])
 
 
-def _told(program: str, pattern: str) -> str:
-    """The version that a program tells; empty where it is not there."""
+def _version_printed_by(program: str, pattern: str) -> str:
+    """Returns the version that a program prints; empty if it is not installed."""
     beside = Path(sys.executable).with_name(program)
     path = str(beside) if beside.exists() else shutil.which(program)
     if path is None:
         return ""
     output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(pattern, output)
-    return found[1] if found else ""
+    match = re.search(pattern, output)
+    return match[1] if match else ""
 
 
 def _sync_s(directory: Path) -> float:
-    """What a sync of a small write to a file that has its length takes, in the middle."""
-    taken = []
+    """Returns the median time of a sync of a small write to a file that has its length."""
+    samples = []
     with open(directory / "synced", "w+b", buffering=0) as file:
         os.posix_fallocate(file.fileno(), 0, SYNCS * SYNCED_SIZE)
         os.fsync(file.fileno())
@@ -63,6 +63,6 @@ def _sync_s(directory: Path) -> float:
             start = perf_counter()
             file.write(b"x" * SYNCED_SIZE)
             os.fdatasync(file.fileno())
-            taken.append(perf_counter() - start)
+            samples.append(perf_counter() - start)
     os.unlink(directory / "synced")
-    return median(taken)
+    return median(samples)

@@ -1,8 +1,8 @@
-"""A Python data source that yields the same Arrow batch again and again: what Spark's API allows at best."""
+"""A Python data source that yields the same Arrow batch repeatedly: the best that Spark's API allows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 
 class ConstantSource(DataSource):
-    """Options: `rows` in all, in `tasks` tasks and batches of `batch`, each value of `size` bytes."""
+    """Options: `rows` in total, in `tasks` tasks and batches of `batch`, each value of `size` bytes."""
 
     @classmethod
     def name(cls) -> str:
@@ -26,9 +26,9 @@ class ConstantSource(DataSource):
 
 
 class ConstantReader(DataSourceReader):
-    """Each task builds one batch of the schema that was asked for, and yields it until its rows are given."""
+    """Each task builds one batch of the requested schema, and yields it until its rows are complete."""
 
-    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         numbers = (int(options[name]) for name in ("rows", "tasks", "batch", "size"))
         self._rows, self._tasks, self._batch, self._size = numbers
@@ -37,12 +37,12 @@ class ConstantReader(DataSourceReader):
         return [InputPartition(task) for task in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        left = self._rows // self._tasks
+        remaining = self._rows // self._tasks
         columns = [self._column(field.type) for field in self._schema]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        while left > 0:
-            yield batch.slice(0, min(left, self._batch))
-            left -= self._batch
+        while remaining > 0:
+            yield batch.slice(0, min(remaining, self._batch))
+            remaining -= self._batch
 
     def _column(self, kind: Any) -> pa.Array:
         """As many bytes in a value as the messages have, and short texts as tags and keys are."""

@@ -1,4 +1,4 @@
-"""What Warren costs on Spark: reading, writing, archiving and waiting, beside what Spark itself takes for the same."""
+"""The cost of Warren on Spark: reading, writing, archiving and waiting, compared with Spark's own for the same."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ BATCH_WAIT_S_MAX: Final = 60.0
 WARM_UP_BATCHES: Final = 5
 WARM_UP_READS: Final = 3
 READING_ROUNDS_EACH: Final = 5
-"""How many rounds reading gets for each that others get."""
+"""How many rounds reading gets for each round of the others."""
 DAY: Final = 17
 
 
 @cache
 def session() -> SparkSession:
-    """One session for the whole run: two cores, as every ratio is meant."""
+    """One session for the whole run: two cores, as for every ratio."""
     spark = warren.spark.session("benchmarks", f"local[{CORES}]")
     spark.dataSource.register(ConstantSource)
     return spark
 
 
 def to_nowhere(frame: DataFrame) -> float:
-    """The seconds until every row of every column has come to Spark."""
+    """Returns the seconds until every row of every column has come to Spark."""
     start = perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return perf_counter() - start
 
 
 def warmed(contestants: Sequence[Contestant], times: int = 1) -> Sequence[Contestant]:
-    """The same, after each has run so often: a JVM takes its time for what it has not done before."""
+    """The same, after each has run this often, because a JVM is slow at first."""
     for _ in range(times):
         for contestant in contestants:
             contestant.run()
@@ -68,7 +68,7 @@ def warmed(contestants: Sequence[Contestant], times: int = 1) -> Sequence[Contes
 
 
 def reading_rounds(workspace: Workspace) -> int:
-    """What takes a second moves by a third from one round to the next, so it gets more of them."""
+    """A measurement of a second varies by a third from round to round, so it gets more rounds."""
     return workspace.scale.rounds * READING_ROUNDS_EACH
 
 
@@ -128,7 +128,7 @@ def read(workspace: Workspace) -> Sequence[Row]:
 
 
 def picked(workspace: Workspace) -> Sequence[Row]:
-    store, found = orders_store(workspace), []
+    store, rows = orders_store(workspace), []
     day = {
         "startingTimestamp": str((FIRST_DAY_S + DAY * 86_400) * 1000),
         "endingTimestamp": str((FIRST_DAY_S + (DAY + 1) * 86_400) * 1000),
@@ -142,8 +142,8 @@ def picked(workspace: Workspace) -> Sequence[Row]:
             Contestant(what, 1, lambda options=options: to_nowhere(messages(store, **options))),  # type: ignore[misc]
         ]
         whole, part = times(warmed(contestants, WARM_UP_READS), reading_rounds(workspace), median)
-        found.append(Row(name=f"spark.picked.{name}.time", what=what, baseline=whole, measured=part, bar=at_most(0.1)))
-        found.append(
+        rows.append(Row(name=f"spark.picked.{name}.time", what=what, baseline=whole, measured=part, bar=at_most(0.1)))
+        rows.append(
             Row(
                 name=f"spark.picked.{name}.bytes",
                 what=f"{what}: bytes that come from disk",
@@ -152,7 +152,7 @@ def picked(workspace: Workspace) -> Sequence[Row]:
                 bar=at_most(0.05),
             )
         )
-    return found
+    return rows
 
 
 def sizes(store: Path) -> dict[Path, int]:
@@ -160,7 +160,7 @@ def sizes(store: Path) -> dict[Path, int]:
 
 
 def bytes_read(store: Path, frame: DataFrame) -> int:
-    """How much of the blocks is in the page cache after reading `frame`, when nothing of them was before."""
+    """Returns how much of the blocks is in the page cache after reading `frame`, when none of it was before."""
     for path in sizes(store):
         forget_cached(path)
     before = cached(store)
@@ -179,10 +179,10 @@ def cached(store: Path) -> int:
     """Bytes of the blocks that are in the page cache."""
     command = ["fincore", "--bytes", "--noheadings", "--output", "RES", *map(str, sizes(store))]
     try:
-        found = subprocess.run(command, check=True, capture_output=True, text=True)
+        completed = subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:
         raise NotMeasured("fincore (util-linux) is not installed") from error
-    return sum(map(int, found.stdout.split()))
+    return sum(map(int, completed.stdout.split()))
 
 
 # --- Writing ---
@@ -255,8 +255,8 @@ def micro_batches(workspace: Workspace) -> Sequence[Row]:
         ours = batch_seconds(stream, workspace.fresh("ours"), count, lambda: topic.put(b"x" * value_size()))
         theirs = batch_seconds(rate, workspace.fresh("theirs"), count, lambda: None)
     figures = [
-        Figure(name=name, value=median(taken), unit="s", samples=taken)
-        for name, taken in (("rate source", theirs), ("format warren", ours))
+        Figure(name=name, value=median(samples), unit="s", samples=samples)
+        for name, samples in (("rate source", theirs), ("format warren", ours))
     ]
     what = "a micro-batch of one message, to nowhere"
     return [
@@ -265,21 +265,21 @@ def micro_batches(workspace: Workspace) -> Sequence[Row]:
 
 
 def batch_seconds(stream: DataFrame, checkpoint: Path, count: int, put: Callable[[], Any]) -> list[float]:
-    """What each micro-batch with a row in it took; the first ones, which warm up, are left out."""
-    found: dict[int, float] = {}
+    """Returns the time of each micro-batch with rows; the first ones, which warm up, are omitted."""
+    seconds_by_batch: dict[int, float] = {}
     query = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
     try:
         for _ in range(count):
             put()
-            seen, deadline = len(found), perf_counter() + BATCH_WAIT_S_MAX
-            while len(found) == seen and perf_counter() < deadline:
+            count_before, deadline = len(seconds_by_batch), perf_counter() + BATCH_WAIT_S_MAX
+            while len(seconds_by_batch) == count_before and perf_counter() < deadline:
                 sleep(0.02)
                 for progress in query.recentProgress:
                     if progress["numInputRows"]:
-                        found[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1000
+                        seconds_by_batch[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1000
     finally:
         query.stop()
-    return list(found.values())[WARM_UP_BATCHES:]
+    return list(seconds_by_batch.values())[WARM_UP_BATCHES:]
 
 
 CONTESTS: Final = (

@@ -1,4 +1,4 @@
-"""The stores that the measurements read: four million messages of thirty days, one batch in a hundred tagged apart."""
+"""The stores of the measurements: four million messages of thirty days, one batch in a hundred with a different tag."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FIRST_DAY_S: Final = 1_790_000_000 // 86_400 * 86_400
 
 
 class PacedClock(SystemClock):
-    """A clock that stands where it is put: so that messages of thirty days are written in a moment."""
+    """A clock that stands still, so that messages of thirty days are written in a moment."""
 
     def __init__(self) -> None:
         self.now_s = float(FIRST_DAY_S)
 
-    def now_ns(self) -> int:  # type: ignore[override]
+    def now_ns(self) -> int:
         return int(self.now_s * 1e9)
 
 

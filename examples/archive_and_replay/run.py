@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 def main(spark: SparkSession, directory: Path) -> dict[str, int]:
-    store, kept = str(directory / "data"), str(directory / "archive")
+    store, archive_folder = str(directory / "data"), str(directory / "archive")
     with warren.open(store) as opened:
         orders = opened.topic("orders", partitions=2)
         put_orders(orders, 1000, delay_s=0)
-        first = archive(spark, store, kept, ["orders"])
+        first = archive(spark, store, archive_folder, ["orders"])
         put_orders(orders, 500, seed=2, delay_s=0)
-        second = archive(spark, store, kept, ["orders"])
-    assert verify(spark, kept, store).is_good
+        second = archive(spark, store, archive_folder, ["orders"])
+    assert verify(spark, archive_folder, store).is_good
 
-    table = spark.read.format("warren").options(path=store, topics="orders", archive=kept).load()
+    table = spark.read.format("warren").options(path=store, topics="orders", archive=archive_folder).load()
     japan = replay(
-        spark, Selection(store=store, topics=["orders"], archive=kept, tag="asia.jp"), "orders.jp", name="jp"
+        spark, Selection(store=store, topics=["orders"], archive=archive_folder, tag="asia.jp"), "orders.jp", name="jp"
     )
-    found = {
+    results = {
         "archived first": first.count,
         "archived then": second.count,
         "in the table": table.count(),
         "replayed": japan.messages,
     }
-    print(found)
-    return found
+    print(results)
+    return results
 
 
 if __name__ == "__main__":

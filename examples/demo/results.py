@@ -72,19 +72,19 @@ def countries(revenue: Sequence[Slot]) -> list[Country]:
 
 def show_revenue(console: Console, totals: Sequence[Country]) -> None:
     """Shows revenue by country as a table."""
-    shown = table("Revenue by country")
-    shown.add_column("country")
+    revenue_table = table("Revenue by country")
+    revenue_table.add_column("country")
     for name in ("orders", "revenue", "best five minutes", "its revenue"):
-        shown.add_column(name, justify="right")
+        revenue_table.add_column(name, justify="right")
     for total in totals:
-        shown.add_row(
+        revenue_table.add_row(
             total.country,
             f"{total.orders:,}",
             f"{total.revenue:,.2f}",
             total.best.start.strftime("%H:%M"),
             f"{total.best.revenue:,.2f}",
         )
-    console.print(shown, "", sep="\n")
+    console.print(revenue_table, "", sep="\n")
 
 
 def by_revenue(revenue: Sequence[Slot]) -> list[str]:
@@ -127,12 +127,12 @@ def reasons_of(topic: Topic) -> Counter[str]:
 
 def show_dead_letters(console: Console, reasons: Counter[str]) -> None:
     """Shows how many orders were set aside, for each reason."""
-    shown = table("Orders put aside, by reason")
-    shown.add_column("messages", justify="right")
-    shown.add_column("reason", max_width=REASON_WIDTH, overflow="ellipsis", no_wrap=True)
+    reason_table = table("Orders put aside, by reason")
+    reason_table.add_column("messages", justify="right")
+    reason_table.add_column("reason", max_width=REASON_WIDTH, overflow="ellipsis", no_wrap=True)
     for reason, count in reasons.most_common():
-        shown.add_row(f"{count:,}", reason)
-    console.print(shown, "", sep="\n")
+        reason_table.add_row(f"{count:,}", reason)
+    console.print(reason_table, "", sep="\n")
 
 
 def show_archive(console: Console, archived: Archived, verification: Verification) -> None:

@@ -116,7 +116,7 @@ def show(
 
 
 def fresh_directory(directory: str) -> str:
-    """Makes an empty directory, in place of the one that an earlier demo made, and returns its absolute path.
+    """Makes an empty directory in place of the one that an earlier demo made, and returns its absolute path.
 
     Raises BadInput if the directory exists and no demo made it.
     """

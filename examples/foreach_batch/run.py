@@ -1,4 +1,4 @@
-"""Code of your own for each batch, called twice, and still every message once."""
+"""Your own code for each batch, called twice, and still every message once."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def main(spark: SparkSession, directory: Path) -> dict[str, list[bytes]]:
     query.trigger(availableNow=True).start().awaitTermination()
 
     with warren.open(store) as opened:
-        found = {name: [message.body for message in opened.topic(name).since(0)] for name in ("booked", "checked")}
-    print(found)
-    return found
+        results = {name: [message.body for message in opened.topic(name).since(0)] for name in ("booked", "checked")}
+    print(results)
+    return results
 
 
 if __name__ == "__main__":

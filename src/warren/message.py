@@ -21,16 +21,16 @@ class Origin(str):
     answer: Callable[[Message, bytes], TopicReceipt]
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """In another process it is a plain name."""
+        """Pickles as a plain name, because the topic is not open in another process."""
         return str, (str(self),)
 
 
 class Message(NamedTuple):
     """One message as it is in a log. `number` counts messages, `offset` bytes; `timestamp` is µs since the epoch.
 
-    `offset` is that of the record that holds the message: messages put as one batch share it. `corr_offset` is the
-    offset of the message that this one answers, −1 for none. `attempt` says how often a queue group has handed the
-    message out; 0 if it was read in another way.
+    `offset` is that of the record that holds the message: messages that were put as one batch share it. `corr_offset`
+    is the offset of the message that this one answers, −1 for none. `attempt` counts how often a queue group has handed
+    the message out; 0 if it was read in another way.
     """
 
     number: int
@@ -52,13 +52,13 @@ class Message(NamedTuple):
         return datetime.fromtimestamp(self.timestamp / 1_000_000, UTC)
 
     def __reduce__(self) -> tuple[type[Message], tuple[object, ...]]:
-        """For other processes: with headers that can be pickled."""
+        """Pickles the headers as a plain dict, because the original mapping cannot be pickled."""
         return type(self), tuple(self._replace(headers=dict(self.headers)))
 
     def reply(self, body: bytes) -> TopicReceipt:
         """Answers a message that was sent with `request`, and returns the receipt of the answer.
 
-        Raises BadInput if the message asks for no answer, or did not come from an open store.
+        Raises BadInput if the message expects no answer, or did not come from an open store.
         """
         if not isinstance(self.topic, Origin):
             raise BadInput("only a message that was read from a topic of an open store can be answered")
@@ -66,7 +66,7 @@ class Message(NamedTuple):
 
 
 def named(topic: str, partition: int, number: int, attempt: int) -> Message:
-    """Returns a message without its content: enough for a group to know which one is meant."""
+    """Returns a message without its content. Its place is enough for a group to identify it."""
     return Message(number, 0, partition, topic, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
 
 
@@ -82,7 +82,7 @@ class TopicReceipt(NamedTuple):
 
 
 class Edge(enum.Enum):
-    """An end of a partition, for a reader that knows no number: the first message, or behind the last."""
+    """An end of a partition, for a reader that has no number: the first message, or the end after the last one."""
 
     START = "start"
     END = "end"

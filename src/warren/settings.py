@@ -1,4 +1,5 @@
-"""What users may set: the kinds of values, and tables of settings. Everything that reads a setting uses this module.
+"""The values that users may set: kinds of values, and tables of settings. All code that reads settings uses this
+module.
 
 A setting has a name, a kind, a default and one sentence that describes it. A table holds the settings of one door to
 Warren: those of a topic, of a group, of the broker, the options of Spark, the keys of a pipeline. A kind accepts values
@@ -24,10 +25,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 COUNT_MAX: Final = (1 << 63) - 1
 SHOWN_SIZE_MAX: Final = 80
-"""How much of a wrong value an error shows."""
+"""How many characters of a wrong value an error shows."""
 NAME_SHOWN_SIZE_MAX: Final = 50
 ALIKE_MIN: Final = 0.6
-"""How alike two names have to be for the one to be suggested in place of the other."""
+"""How similar a name must be to be suggested instead."""
 
 DURATION_UNITS_US: Final = {
     "ms": 1_000,
@@ -51,29 +52,29 @@ SIZE_EXAMPLES: Final = "such as 1000, 64KiB, 8MiB or 2GiB"
 
 def refused(expected: str, value: object) -> BadInput:
     """Returns the error for a value that is not `expected`."""
-    return BadInput(f"expected {expected}, not {_shown(value)}")
+    return BadInput(f"expected {expected}, not {_excerpt(value)}")
 
 
-def unknown(noun: str, name: str, known: Iterable[str]) -> str:
+def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
     """Returns the sentence for a name that does not exist."""
-    return f"there is no {noun} {name[:NAME_SHOWN_SIZE_MAX]!r}; {hint(name, known)}"
+    return f"there is no {noun} {name[:NAME_SHOWN_SIZE_MAX]!r}; {hint(name, choices)}"
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    """Returns the part of a sentence that suggests the name in `known` that is nearest to `name`, or lists all."""
-    names = list(known)
+def hint(name: str, choices: Iterable[str]) -> str:
+    """Returns the part of a sentence that suggests the most similar name in `choices`, or lists all."""
+    names = list(choices)
     near = nearest(name, names)
     return f"did you mean {near!r}?" if near else f"there are {', '.join(names) or 'none'}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns the name in `known` that is most like `name`, whatever the case of letters, or "" if none is like it."""
-    by_lower_case = {each.lower(): each for each in known}
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Returns the name in `choices` that is most similar to `name`, ignoring case, or "" if none is similar."""
+    by_lower_case = {each.lower(): each for each in choices}
     matches = difflib.get_close_matches(name[:NAME_SHOWN_SIZE_MAX].lower(), by_lower_case, 1, cutoff=ALIKE_MIN)
     return by_lower_case[matches[0]] if matches else ""
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:
@@ -90,7 +91,7 @@ class Kind(Protocol[T_co]):
 
     @property
     def expected(self) -> str:
-        """Returns what `check` accepts, as it stands in an error behind "expected"."""
+        """Returns what `check` accepts, as it follows "expected" in an error."""
         ...
 
     def check(self, value: object) -> T_co:
@@ -158,7 +159,7 @@ class Number:
         return f"from {self.least:g} to {self.most:g}"
 
     def check(self, value: object) -> float:
-        # Compared before it is converted: the comparison is False for a NaN, and a float cannot hold every int.
+        # Compared before it is converted: the comparison is False for a NaN, and some ints do not fit into a float.
         if not isinstance(value, int | float) or isinstance(value, bool) or not self.least <= value <= self.most:
             raise refused(self.expected, value)
         if self.is_above and value == self.least:
@@ -197,7 +198,7 @@ def duration_us(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """True or false; `yes` and `no` are the words for these in a text."""
+    """True or false. In a text these are the words `yes` and `no` of the kind."""
 
     yes: str = "true"
     no: str = "false"
@@ -220,7 +221,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of `words`; whatever the case of its letters, if `ignores_case` is set."""
+    """One of `words`. The case of letters does not matter if `ignores_case` is set."""
 
     words: Sequence[str]
     ignores_case: bool = False
@@ -291,13 +292,13 @@ def regular_expression() -> Parsed[str]:
         try:
             return re.compile(text).pattern
         except (re.error, RecursionError, OverflowError) as error:
-            raise BadInput(f"{_shown(text)} is not a regular expression: {error}") from None
+            raise BadInput(f"{_excerpt(text)} is not a regular expression: {error}") from None
 
     return Parsed("a regular expression", compiled)
 
 
 def matching(pattern: str, expected: str) -> Parsed[str]:
-    """Returns the kind of a text that matches `pattern` from its start to its end, without space around it."""
+    """Returns the kind of a text that matches `pattern` as a whole, without surrounding space."""
 
     def match(text: str) -> str:
         if not re.fullmatch(pattern, text.strip()):
@@ -309,7 +310,7 @@ def matching(pattern: str, expected: str) -> Parsed[str]:
 
 @dataclass(frozen=True, slots=True)
 class ListOf(Generic[T]):
-    """A list of at least `least` values of one kind; as text, with commas between them.
+    """A list of at least `least` values of one kind. As text, the values are separated by commas.
 
     If `accepts_one` is set, a text that is not in a list stands for a list of one.
     """
@@ -357,7 +358,7 @@ class Either(Generic[T, U]):
 
 @dataclass(frozen=True, slots=True)
 class OrNone(Generic[T]):
-    """A value of `kind`, or None, which a text calls `word`."""
+    """A value of `kind`, or None. In a text, `word` stands for None."""
 
     kind: Kind[T]
     word: str = "none"
@@ -378,14 +379,14 @@ class OrNone(Generic[T]):
         except BadInput as error:
             if type(error) is not BadInput:
                 raise
-            raise BadInput(f"{error} ({word} is possible too)") from None
+            raise BadInput(f"{error} ({word} is allowed too)") from None
 
 
 # --- Tables of settings ---
 
 
 class Setting(NamedTuple):
-    """One thing that a user may set. `description` is part of a sentence, as the documents show it in their tables.
+    """One thing that a user may set. `description` is a part of a sentence, as the tables of the documents show it.
 
     `field` is the field of the dataclass that holds the value, if there is one.
     """
@@ -398,12 +399,12 @@ class Setting(NamedTuple):
 
 
 def _named_error(name: str, error: BadInput) -> BadInput:
-    # An error of another class, such as BadName, says by itself what it is about.
+    # An error of another class, such as BadName, names its subject itself.
     return BadInput(f"{name}: {error}") if type(error) is BadInput else error
 
 
 class Table(Mapping[str, Setting]):
-    """The settings of one door by name, in the order in which documents list them. Does not change.
+    """The settings of one door by name, in the order in which documents list them. Immutable.
 
     `refuse` makes the error of the door from the name of a setting and the error of its kind.
     """
@@ -448,7 +449,7 @@ class Table(Mapping[str, Setting]):
         return len(self._settings)
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Raises BadInput for the first name that is not in the table, with the name that is most like it."""
+        """Raises BadInput for the first name that is not in the table, and suggests the most similar name."""
         for name in names:
             if name not in self._settings:
                 raise BadInput(unknown(self.noun, name, self._settings))

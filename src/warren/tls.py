@@ -16,18 +16,18 @@ def tls_context(
     """Returns the context of a client's connections; None if they do not use TLS.
 
     The broker's certificate must be signed by one in the file `ca`, or, without `ca`, by one that this machine trusts.
-    If the broker wants a certificate of the client, it gets the one in the file `certificate`.
-    Raises BadInput if the arguments contradict each other, or a file cannot be read.
+    If the broker asks for a client certificate, it gets the one in the file `certificate`. Raises BadInput if the
+    arguments contradict each other, or a file cannot be read.
     """
     files = [file for file in (ca, certificate, key) if file is not None]
     if isinstance(tls, ssl.SSLContext):
         if files:
-            raise BadInput("give either a context of your own, or files for one")
+            raise BadInput("pass either your own TLS context or certificate files, not both")
         return tls
     if key is not None and certificate is None:
-        raise BadInput("a key is of no use without its certificate")
+        raise BadInput("a key needs its certificate")
     if tls is False and files:
-        raise BadInput("tls=False, and certificates for it")
+        raise BadInput("tls=False contradicts the certificate files")
     if not tls and not files:
         return None
     for file in files:

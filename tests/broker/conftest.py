@@ -1,4 +1,4 @@
-"""What tests of the broker share."""
+"""Fixtures of the tests of the broker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import warren
+from tests.support.broker.passwords import QuickCredential
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S
 from warren.client.store import RemoteStore
@@ -16,9 +17,15 @@ from warren.client.store import RemoteStore
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """What the test leaves to the garbage collector is collected behind it, and not in the midst of another."""
+    """Garbage of a test is collected after it, and not in the middle of another test."""
     yield
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords that are set in this process have few iterations. A module about iterations replaces this fixture."""
+    monkeypatch.setattr("warren.broker.security.users.Credential", QuickCredential)
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Spark's option `servers`, without Spark itself: what is read and written through a broker is what files give."""
+"""Spark's option `servers`, without Spark itself: reading and writing through a broker equals reading and writing
+files.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +65,10 @@ def test_a_batch_equals_that_of_the_files(
     broker: RunningBroker, tmp_path: Path, options: dict[str, Any], filters: list[Filter]
 ) -> None:
     fill(broker)
-    given = {"topics": "orders", **options}
+    selection = {"topics": "orders", **options}
 
-    through = rows_of(batch_reader(None, EVERYTHING, servers=broker.address, **given), filters)
-    files = rows_of(batch_reader(tmp_path / "store", EVERYTHING, **given), filters)
+    through = rows_of(batch_reader(None, EVERYTHING, servers=broker.address, **selection), filters)
+    files = rows_of(batch_reader(tmp_path / "store", EVERYTHING, **selection), filters)
 
     assert through == files
     assert bool(files) == ("endingTimestamp" not in options)
@@ -116,7 +118,7 @@ def test_a_stream_takes_its_share_of_a_backlog_and_shows_it_in_a_group(broker: R
         )
 
 
-def test_a_stream_goes_on_when_its_broker_was_away(tmp_path: Path) -> None:
+def test_a_stream_continues_when_its_broker_was_away(tmp_path: Path) -> None:
     with running_broker(tmp_path / "store") as broker:
         fill(broker, 10)
         port = int(broker.address.rpartition(":")[2])
@@ -139,7 +141,7 @@ def test_retired_messages_at_the_broker_are_reported_as_for_files(broker: Runnin
     with pytest.raises(TopicLost, match="deleted while"):
         reader.latestOffset(end, ReadMaxRows(1000))
     fill(broker, 1)
-    with pytest.raises(TopicLost, match="made again"):
+    with pytest.raises(TopicLost, match="created again"):
         stream_rows(reader, reader.initialOffset(), end)
     with pytest.raises(DataLost, match="message 7"):
         read_rows(None, NUMBERS, **at(broker, startingOffsets='{"orders": {"0": 7, "1": 0}}'))
@@ -193,7 +195,7 @@ def test_a_task_finds_out_that_its_broker_serves_another_store(monkeypatch: pyte
         query.run(writer, [("a",)])
 
 
-# --- Who is not let in ---
+# --- Refused logins ---
 
 
 def test_a_broker_that_does_not_answer_is_named_with_the_host_that_asked() -> None:

@@ -1,1 +1,1 @@
-"""Kafka's clients against the broker, and their own tests where their packages have some: one table of what passed."""
+"""Kafka's clients against the broker, and their own tests if their packages have some: one table of the results."""

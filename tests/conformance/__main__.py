@@ -1,4 +1,4 @@
-"""`python -m tests.conformance`: a broker, every client, and one table; exits 1 where something failed."""
+"""`python -m tests.conformance`: a broker, every client, and one table; exits with 1 if something failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSOLE: Final = Console(highlight=False)
 TOOLS: Final = Path(sys.prefix) / "conformance"
 SETTINGS: Final = {
     "WARREN_TOPICS_PARTITIONS": "4",
-    # The tests of rights need a broker that asks for some, and everybody here may do everything.
+    # The tests of rights need a broker that checks some, but here every user may do everything.
     "WARREN_SECURITY_RIGHTS": "true",
     "WARREN_SECURITY_SUPER_USERS": "ANONYMOUS",
 }
@@ -60,7 +60,7 @@ def main() -> int:
 def tried_all(address: str, tools: Path, only: str) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # They warn of what Python deprecates as soon as they are imported.
+        # They warn about deprecated features of Python as soon as they are imported.
         from tests.conformance import (
             of_aiokafka,
             of_confluent,
@@ -98,7 +98,7 @@ def tried_all(address: str, tools: Path, only: str) -> list[Row]:
 
 
 def install_kcat() -> None:
-    """Where it is missing and can be had: Debian has a package."""
+    """Installs it if it is missing and available: Debian has a package."""
     if shutil.which("kcat") is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "kcat"]
         subprocess.run(command, check=False, capture_output=True)
@@ -109,8 +109,8 @@ def table_of(rows: list[Row]) -> Table:
     for name in ("client", "version", "feature", "compression", "outcome"):
         table.add_column(name)
     for row in rows:
-        shown = f"[green]{row.outcome}[/]" if row.outcome == PASSED else row.outcome
-        table.add_row(row.client, row.version, row.feature, row.compression, shown)
+        outcome = f"[green]{row.outcome}[/]" if row.outcome == PASSED else row.outcome
+        table.add_row(row.client, row.version, row.feature, row.compression, outcome)
     return table
 
 

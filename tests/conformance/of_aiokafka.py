@@ -1,4 +1,4 @@
-"""What is tried with aiokafka."""
+"""The checks with aiokafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conformance.rows import COMPRESSIONS, Check, Client
 
 
 def run(check: Callable[[str, str], Awaitable[None]]) -> Check:
-    """The same for a caller without an event loop, with a time limit."""
+    """Runs the check for a caller without an event loop, with a time limit."""
 
     @functools.wraps(check)
     def checked(address: str, compression: str) -> None:
@@ -31,8 +31,8 @@ def run(check: Callable[[str, str], Awaitable[None]]) -> Check:
     return checked
 
 
-async def made_topic(address: str, what: str) -> str:
-    topic = new_name(what)
+async def made_topic(address: str, prefix: str) -> str:
+    topic = new_name(prefix)
     client = AIOKafkaAdminClient(bootstrap_servers=address)
     await client.start()
     await client.create_topics([NewTopic(topic, PARTITIONS, 1)])
@@ -66,13 +66,13 @@ async def consumer(address: str, group: str, topic: str) -> Any:
 
 
 async def gathered(*consumers: Any) -> list[bytes]:
-    missing, found = set(bodies()), list[bytes]()
+    missing, collected = set(bodies()), list[bytes]()
     while missing:
         for each in consumers:
-            got = [message.value for message in chain(*(await each.getmany(timeout_ms=100)).values())]
-            found += got
-            missing.difference_update(got)
-    return found
+            values = [message.value for message in chain(*(await each.getmany(timeout_ms=100)).values())]
+            collected += values
+            missing.difference_update(values)
+    return collected
 
 
 async def produce_and_consume(address: str, compression: str) -> None:
@@ -80,10 +80,10 @@ async def produce_and_consume(address: str, compression: str) -> None:
     await put(address, topic, compression)
     into = await consumer(address, new_name("group"), topic)
 
-    found = await gathered(into)
+    values = await gathered(into)
     await into.stop()
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 async def groups(address: str, compression: str) -> None:
@@ -96,10 +96,10 @@ async def groups(address: str, compression: str) -> None:
     await put(address, topic)
     second = await consumer(address, group, topic)
 
-    found = await gathered(second)
+    values = await gathered(second)
     await second.stop()
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 async def rebalancing(address: str, compression: str) -> None:
@@ -129,10 +129,10 @@ async def transactions(address: str, compression: str) -> None:
     await out.stop()
     into = await consumer(address, new_name("group"), topic)
 
-    found = await gathered(into)
+    values = await gathered(into)
     await into.stop()
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 async def administration(address: str, compression: str) -> None:
@@ -140,8 +140,8 @@ async def administration(address: str, compression: str) -> None:
     client = AIOKafkaAdminClient(bootstrap_servers=address)
     await client.start()
     await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "3600000"})])
-    shown = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
-    assert "3600000" in str(shown)
+    configs = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    assert "3600000" in str(configs)
     await client.delete_topics([topic])
     while topic in await client.list_topics():
         await asyncio.sleep(0.05)

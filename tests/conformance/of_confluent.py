@@ -1,4 +1,4 @@
-"""What is tried with confluent-kafka."""
+"""The checks with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import confluent_kafka.admin
 from tests.conformance.bodies import PARTITIONS, PATIENCE_S, bodies, gathered, new_name, until
 from tests.conformance.rows import COMPRESSIONS, Check, Client
 
-# Its stubs do not say what it exports.
+# Its stubs do not name its exports.
 admin: Any = confluent_kafka.admin
 
 
-def made_topic(address: str, what: str) -> str:
-    topic = new_name(what)
+def made_topic(address: str, prefix: str) -> str:
+    topic = new_name(prefix)
     client = admin.AdminClient({"log_level": 3, "bootstrap.servers": address})
     client.create_topics([admin.NewTopic(topic, PARTITIONS)])[topic].result(PATIENCE_S)
     return topic
@@ -48,12 +48,12 @@ def consumer(address: str, group: str, topic: str) -> Any:
 
 
 def polled(*consumers: Any) -> list[bytes]:
-    found = []
+    values = []
     for each in consumers:
         for message in each.consume(100, 0.1):
             assert message.error() is None, message.error()
-            found.append(message.value())
-    return found
+            values.append(message.value())
+    return values
 
 
 def produce_and_consume(address: str, compression: str) -> None:
@@ -61,10 +61,10 @@ def produce_and_consume(address: str, compression: str) -> None:
     put(address, topic, compression)
     into = consumer(address, new_name("group"), topic)
 
-    found = gathered(lambda: polled(into), bodies())
+    values = gathered(lambda: polled(into), bodies())
     into.close()
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 def groups(address: str, compression: str) -> None:
@@ -77,10 +77,10 @@ def groups(address: str, compression: str) -> None:
     put(address, topic)
     second = consumer(address, group, topic)
 
-    found = gathered(lambda: polled(second), bodies())
+    values = gathered(lambda: polled(second), bodies())
     second.close()
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 def rebalancing(address: str, compression: str) -> None:
@@ -111,18 +111,18 @@ def transactions(address: str, compression: str) -> None:
     out.commit_transaction(PATIENCE_S)
     into = consumer(address, new_name("group"), topic)
 
-    found = gathered(lambda: polled(into), bodies())
+    values = gathered(lambda: polled(into), bodies())
     into.close()
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 def administration(address: str, compression: str) -> None:
     client, topic = admin.AdminClient({"log_level": 3, "bootstrap.servers": address}), made_topic(address, "admin")
     resource = admin.ConfigResource("topic", topic, {"retention.ms": "3600000"})
     client.alter_configs([resource])[resource].result(PATIENCE_S)
-    shown = client.describe_configs([resource])[resource].result(PATIENCE_S)
-    assert shown["retention.ms"].value == "3600000"
+    entries = client.describe_configs([resource])[resource].result(PATIENCE_S)
+    assert entries["retention.ms"].value == "3600000"
     client.create_partitions([admin.NewPartitions(topic, PARTITIONS + 1)])[topic].result(PATIENCE_S)
     assert len(client.list_topics(topic, PATIENCE_S).topics[topic].partitions) == PARTITIONS + 1
     client.delete_topics([topic])[topic].result(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""What is tried with franz-go, by a program for Go."""
+"""The checks with franz-go, by a Go program."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TRIED: Final = (PRODUCE_AND_CONSUME, "groups", "transactions")
 
 
 class NotInstalled(Exception):
-    """Go is not here, or the module could not be had."""
+    """Go is not installed, or the module could not be downloaded."""
 
 
 def installed(directory: Path) -> Client:
-    """The program, built in a directory with the module as Go gets it."""
+    """Builds the program in a directory, with the module that Go downloads."""
     if shutil.which("go") is None:
         raise NotInstalled("Go is wanted")
     directory.mkdir(parents=True, exist_ok=True)
@@ -37,13 +37,13 @@ def installed(directory: Path) -> Client:
 
 
 def _run(directory: Path, *command: str) -> None:
-    done = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=BUILD_S_MAX)
-    if done.returncode:
-        raise NotInstalled(f"{' '.join(command)}: {done.stderr.strip()}")
+    completed = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=BUILD_S_MAX)
+    if completed.returncode:
+        raise NotInstalled(f"{' '.join(command)}: {completed.stderr.strip()}")
 
 
 def _check(program: Path, feature: str, address: str, compression: str) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [program, address, feature, compression], capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr

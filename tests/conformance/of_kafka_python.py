@@ -1,8 +1,9 @@
-"""What is tried with kafka-python."""
+"""The checks with kafka-python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from itertools import chain
 from typing import Any, Final
 
@@ -14,8 +15,8 @@ from tests.conformance.bodies import PARTITIONS, PATIENCE_S, bodies, gathered, n
 from tests.conformance.rows import COMPRESSIONS, Check, Client
 
 
-def made_topic(address: str, what: str) -> str:
-    topic = new_name(what)
+def made_topic(address: str, prefix: str) -> str:
+    topic = new_name(prefix)
     client = kafka.KafkaAdminClient(bootstrap_servers=address)
     client.create_topics({topic: {"num_partitions": PARTITIONS, "replication_factor": 1}})
     client.close()
@@ -52,28 +53,25 @@ def polled(*consumers: Any) -> list[bytes]:
 def produce_and_consume(address: str, compression: str) -> None:
     topic = made_topic(address, "plain")
     put(address, topic, compression)
-    into = consumer(address, new_name("group"), topic)
 
-    found = gathered(lambda: polled(into), bodies())
-    into.close()
+    with closing(consumer(address, new_name("group"), topic)) as into:
+        values = gathered(lambda: polled(into), bodies())
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 def groups(address: str, compression: str) -> None:
     topic, group = made_topic(address, "groups"), new_name("group")
     put(address, topic)
-    first = consumer(address, group, topic)
-    gathered(lambda: polled(first), bodies())
-    first.commit()
-    first.close()
+    with closing(consumer(address, group, topic)) as first:
+        gathered(lambda: polled(first), bodies())
+        first.commit()
     put(address, topic)
-    second = consumer(address, group, topic)
 
-    found = gathered(lambda: polled(second), bodies())
-    second.close()
+    with closing(consumer(address, group, topic)) as second:
+        values = gathered(lambda: polled(second), bodies())
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 def rebalancing(address: str, compression: str) -> None:
@@ -100,20 +98,19 @@ def transactions(address: str, compression: str) -> None:
         out.send(topic, body)
     out.commit_transaction()
     out.close()
-    into = consumer(address, new_name("group"), topic)
 
-    found = gathered(lambda: polled(into), bodies())
-    into.close()
+    with closing(consumer(address, new_name("group"), topic)) as into:
+        values = gathered(lambda: polled(into), bodies())
 
-    assert sorted(found) == sorted(bodies())
+    assert sorted(values) == sorted(bodies())
 
 
 def administration(address: str, compression: str) -> None:
     topic = made_topic(address, "admin")
     client = kafka.KafkaAdminClient(bootstrap_servers=address)
     client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "3600000"})])
-    shown = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
-    assert "3600000" in str(shown)
+    configs = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    assert "3600000" in str(configs)
     assert topic in client.list_topics()
     client.delete_topics([topic])
     until(lambda: topic not in client.list_topics())

@@ -1,4 +1,4 @@
-"""What is tried with kcat, the command: it has no transactions, and shows topics without changing them."""
+"""The checks with kcat, the command: it has no transactions, and shows topics without changing them."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def is_installed() -> bool:
     return shutil.which(COMMAND) is not None
 
 
-def told_version() -> str:
-    """What it says of itself."""
+def kcat_version() -> str:
+    """Returns the version that it prints."""
     text = subprocess.run([COMMAND, "-V"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"Version ([\d.]+).*librdkafka ([\d.]+)", text, re.DOTALL)
-    return "" if found is None else f"{found[1]} (librdkafka {found[2]})"
+    match = re.search(r"Version ([\d.]+).*librdkafka ([\d.]+)", text, re.DOTALL)
+    return "" if match is None else f"{match[1]} (librdkafka {match[2]})"
 
 
-def kcat(address: str, *arguments: str, given: bytes = b"") -> bytes:
-    done = subprocess.run(
-        [COMMAND, "-b", address, "-q", *arguments], input=given, capture_output=True, timeout=PATIENCE_S, check=False
+def kcat(address: str, *arguments: str, stdin: bytes = b"") -> bytes:
+    completed = subprocess.run(
+        [COMMAND, "-b", address, "-q", *arguments], input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
     )
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr.decode(errors="replace")
+    return completed.stdout
 
 
 def put(address: str, topic: str, compression: str = "none") -> None:
-    kcat(address, "-P", "-t", topic, "-z", compression, given=b"\n".join(bodies()) + b"\n")
+    kcat(address, "-P", "-t", topic, "-z", compression, stdin=b"\n".join(bodies()) + b"\n")
 
 
 def produce_and_consume(address: str, compression: str) -> None:
     topic = made_topic(address, "kcat")
 
     put(address, topic, compression)
-    found = kcat(address, "-C", "-t", topic, "-o", "beginning", "-e")
+    output = kcat(address, "-C", "-t", topic, "-o", "beginning", "-e")
 
-    assert sorted(found.splitlines()) == sorted(bodies())
+    assert sorted(output.splitlines()) == sorted(bodies())
 
 
 def groups(address: str, compression: str) -> None:
@@ -79,8 +79,8 @@ def rebalancing(address: str, compression: str) -> None:
         put(address, topic)
         stdout = members[0].stdout
         assert stdout is not None
-        found = [stdout.readline().rstrip(b"\n") for _ in range(COUNT)]
-        assert sorted(found) == sorted(bodies())
+        lines = [stdout.readline().rstrip(b"\n") for _ in range(COUNT)]
+        assert sorted(lines) == sorted(bodies())
     finally:
         for member in members:
             member.kill()
@@ -88,20 +88,20 @@ def rebalancing(address: str, compression: str) -> None:
 
 
 def _owners(address: str, group: str) -> list[int]:
-    """How many partitions each member has."""
+    """Returns how many partitions each member has."""
     client = AdminClient({"log_level": 3, "bootstrap.servers": address})
-    found = client.describe_consumer_groups([group])[group].result(PATIENCE_S)
-    return [len(member.assignment.topic_partitions) for member in found.members]
+    description = client.describe_consumer_groups([group])[group].result(PATIENCE_S)
+    return [len(member.assignment.topic_partitions) for member in description.members]
 
 
 def administration(address: str, compression: str) -> None:
     topic = made_topic(address, "kcat-admin")
     put(address, topic)
 
-    shown = json.loads(kcat(address, "-L", "-J", "-t", topic))
+    metadata = json.loads(kcat(address, "-L", "-J", "-t", topic))
     ends = kcat(address, *(part for number in range(PARTITIONS) for part in ("-Q", "-t", f"{topic}:{number}:-1")))
 
-    assert [len(each["partitions"]) for each in shown["topics"]] == [PARTITIONS]
+    assert [len(each["partitions"]) for each in metadata["topics"]] == [PARTITIONS]
     assert sum(int(line.rsplit(b" ", 1)[1]) for line in ends.splitlines()) == COUNT
 
 
@@ -114,5 +114,5 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 
 def client() -> Client:
-    """kcat as it is installed."""
-    return Client("kcat", told_version(), COMPRESSIONS, CHECKS)
+    """The installed kcat."""
+    return Client("kcat", kcat_version(), COMPRESSIONS, CHECKS)

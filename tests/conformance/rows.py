@@ -1,4 +1,4 @@
-"""What was tried: one row for each client, feature and compression."""
+"""The results: one row for each client, feature and compression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEATURES: Final = (PRODUCE_AND_CONSUME, "groups", "rebalancing", "transactions",
 
 
 class Row(NamedTuple):
-    """One thing that was tried with one client; `note` has the fault or the error that the client got."""
+    """One check with one client; `note` has the fault or the error that the client got."""
 
     client: str
     version: str
@@ -29,11 +29,11 @@ class Row(NamedTuple):
 
 
 Check = Callable[[str, str], None]
-"""Tries something against the broker at an address, with a compression. Raises an error if the result is wrong."""
+"""Checks something against the broker at an address, with a compression. Raises an error if the result is wrong."""
 
 
 class Client(NamedTuple):
-    """A client: what it offers, and how that is tried."""
+    """A client: its features, and their checks."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ class Client(NamedTuple):
 
 
 def rows_of(client: Client, address: str) -> list[Row]:
-    """Every feature in every compression that it is tried in."""
+    """Returns every feature in every compression that it is checked in."""
     rows = []
     for feature in FEATURES:
         check = client.checks.get(feature)
@@ -56,9 +56,9 @@ def rows_of(client: Client, address: str) -> list[Row]:
 
 
 def tried(check: Check, address: str, compression: str) -> tuple[str, str]:
-    """How it went, and what went wrong."""
+    """Returns the result, and the fault."""
     try:
         check(address, compression)
-    except Exception:  # noqa: BLE001  # Whatever a client raises is what is wanted here.
+    except Exception:  # noqa: BLE001  # Any error of a client is the result of a row.
         return FAILED, traceback.format_exc(limit=-3)
     return PASSED, ""

@@ -1,7 +1,7 @@
-"""The integration tests that kafka-python ships in its source package, run as they are against the broker.
+"""The integration tests that kafka-python ships in its source package, run unchanged against the broker.
 
-They ask for a broker by an address in the environment. Two files that they import are not in the package: they are put
-beside them. aiokafka's and confluent-kafka's source packages have no tests, and kafkajs's has none of this kind.
+They read the address of a broker from the environment. Two files that they import are not in the package: they are
+added. The source packages of aiokafka and confluent-kafka have no tests, and that of kafkajs has none of this kind.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ OTHERWISE: Final[Mapping[str, str]] = {
     "test_list_config_resources": "ListConfigResources",
     "test_describe_configs_broker_resource_returns_configs": "the broker has no setting advertised.listeners",
 }
-"""Tests of what is not served, or is otherwise than in Kafka, and what that is."""
+"""Tests of features that are not served, or that differ from Kafka, and the difference."""
 OF_JAVA: Final = ("test_ssl_handshake", "test_legacy_kafka_client_ssl")
-"""Tests that take no address, and start a broker of their own."""
+"""Tests that take no address, and start their own broker."""
 
 
 def rows_of_kafka_python(address: str, version: str, directory: Path) -> list[Row]:
-    """Each test of the suite, as a row."""
+    """Yields each test of the suite as a row."""
     suite = _unpacked(version, directory)
     report = directory / "report.xml"
     host, _, port = address.rpartition(":")
@@ -70,7 +70,7 @@ def rows_of_kafka_python(address: str, version: str, directory: Path) -> list[Ro
         "PYTHONPATH": str(suite),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_S_MAX}"]
-    # Not our own configuration: theirs says nothing of warnings.
+    # Not our own configuration, because theirs does not configure warnings.
     subprocess.run(
         [*command, "-c", os.devnull, f"--rootdir={suite}", f"--junit-xml={report}", str(suite / "test/integration")],
         env=environment,
@@ -83,7 +83,7 @@ def rows_of_kafka_python(address: str, version: str, directory: Path) -> list[Ro
 
 
 def _unpacked(version: str, directory: Path) -> Path:
-    """The directory of the source package, fetched where it is not there yet."""
+    """Returns the directory of the source package, and downloads it if it does not exist yet."""
     directory.mkdir(parents=True, exist_ok=True)
     root = directory / f"kafka_python-{version}"
     if not root.exists():

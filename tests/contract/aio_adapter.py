@@ -1,6 +1,6 @@
 """An asyncio store with the methods of a synchronous one, so that the same tests run on both.
 
-The event loop runs in a thread of its own. Every call of the adapter runs there as a coroutine, and the caller waits.
+The event loop runs in its own thread. Every call of the adapter runs there as a coroutine, and the caller waits.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _twin(value: Any) -> Any:
 
 @contextmanager
 def adapted(opening: Opening) -> Iterator[api.Store]:
-    """Opens an asyncio store in an event loop of its own, and closes both at the end."""
+    """Opens an asyncio store in its own event loop, and closes both at the end."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="asyncio store")
     thread.start()

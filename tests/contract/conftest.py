@@ -25,7 +25,7 @@ KINDS = [*SYNCHRONOUS, "aio", "aio-broker"]
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens the same store each time it is called.
 
-    A test of what only threads have, such as a wait with a timeout, runs on stores without asyncio:
+    A test of features that only threads have, such as a wait with a timeout, runs on stores without asyncio:
     `@pytest.mark.parametrize("opener", SYNCHRONOUS, indirect=True)`.
     """
     if request.param == "embedded":

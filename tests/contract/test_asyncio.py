@@ -1,4 +1,4 @@
-"""What tasks do with asyncio stores, embedded and behind a broker: iterate, wait, and are cancelled meanwhile."""
+"""Tasks with asyncio stores, embedded and behind a broker: iteration, waits, and cancellation during them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_errors_come_through(open_store: OpenStore) -> None:
     run(work())
 
 
-def test_many_requests_at_once_are_answered_by_tasks_of_the_same_loop(open_store: OpenStore) -> None:
+def test_many_simultaneous_requests_are_answered_by_tasks_of_the_same_loop(open_store: OpenStore) -> None:
     async def work() -> None:
         async with open_store() as store:
             topic = await store.topic("sums")
@@ -123,13 +123,13 @@ def test_a_stream_group_is_read_and_committed(open_store: OpenStore) -> None:
                 assert [message.body for message in await group.read(2)] == [b"1", b"2"]
                 await group.commit()
                 assert await group.lag() == {0: 1}
-            got = []
+            bodies = []
             async with await topic.group("billing") as group:
                 async for message in group:
-                    got.append(message.body)
+                    bodies.append(message.body)
                     await group.commit()
                     break
-            assert got == [b"3"]
+            assert bodies == [b"3"]
             assert await topic.groups() == ["billing"]
 
     run(work())
@@ -249,9 +249,9 @@ def test_a_delayed_message_can_be_cancelled(open_store: OpenStore) -> None:
     async def work() -> None:
         async with open_store() as store:
             topic = await store.topic("orders")
-            held = await topic.put(b"later", delay=3600.0)
-            assert [entry.id async for entry in topic.scheduled()] == [held.id]
-            assert await topic.cancel(held.id)
+            delayed = await topic.put(b"later", delay=3600.0)
+            assert [entry.id async for entry in topic.scheduled()] == [delayed.id]
+            assert await topic.cancel(delayed.id)
             assert [entry async for entry in topic.scheduled()] == []
 
     run(work())

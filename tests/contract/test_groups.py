@@ -81,7 +81,7 @@ def test_members_share_the_partitions(opener: Opener) -> None:
         second = other.topic("orders").group("billing")
 
         def share() -> bool:
-            # A member gives partitions up, and learns of those that it owns, when it reads.
+            # A member gives partitions up, and learns which it owns, when it reads.
             first.read()
             second.read()
             return len(first.partitions) == len(second.partitions) == 2
@@ -102,7 +102,7 @@ def test_a_member_waits_for_a_message_that_passes_its_filter(store: api.Store) -
         assert [message.body for message in reading.result(WAIT_S)] == [b"2"]
 
 
-def test_a_waiting_member_gets_a_message_of_its_own_partitions_only(store: api.Store) -> None:
+def test_a_waiting_member_gets_messages_of_its_partitions_only(store: api.Store) -> None:
     topic = store.topic("orders", 3)
     group, other = topic.group("billing", tag="eu"), topic.group("billing")
 
@@ -139,10 +139,10 @@ def test_iterating_over_a_member_waits_for_more_and_ends_when_it_is_closed(store
         first = pool.submit(next, messages)
         topic.put(b"a")
         assert first.result(WAIT_S).number == 0
-        rest = pool.submit(list, messages)
+        others = pool.submit(list, messages)
         group.close()
 
-        assert rest.result(WAIT_S) == []
+        assert others.result(WAIT_S) == []
 
 
 def test_iterating_over_a_worker_ends_when_it_is_closed(store: api.Store) -> None:
@@ -152,10 +152,10 @@ def test_iterating_over_a_worker_ends_when_it_is_closed(store: api.Store) -> Non
     with ThreadPoolExecutor(1) as pool:
         messages = iter(group)
         assert next(messages).number == 0
-        rest = pool.submit(list, messages)
+        others = pool.submit(list, messages)
         group.close()
 
-        assert rest.result(WAIT_S) == []
+        assert others.result(WAIT_S) == []
 
 
 def test_a_member_is_iterated(store: api.Store) -> None:
@@ -252,11 +252,11 @@ def test_each_message_goes_to_one_worker(opener: Opener) -> None:
         topic.put_many([b"x"] * 10)
         first, second = topic.group("workers", mode="queue"), other.topic("orders").group("workers", mode="queue")
 
-        taken = [first.take(4), second.take(4), first.take(4), second.take(4)]
+        batches = [first.take(4), second.take(4), first.take(4), second.take(4)]
 
-        assert sorted(number for messages in taken for number in numbers(messages)) == list(range(10))
+        assert sorted(number for messages in batches for number in numbers(messages)) == list(range(10))
         assert first.in_flight() == 10
-        first.ack_many(taken[0])
+        first.ack_many(batches[0])
         assert (second.in_flight(), second.lag()) == (6, {0: 6})
 
 
@@ -315,15 +315,15 @@ def test_a_lease_runs_out_and_can_be_extended(store: api.Store) -> None:
     topic = store.topic("orders")
     topic.put_many([b"1", b"2"])
     group = topic.group("workers", mode="queue", lease=600)
-    kept, lost = group.take(2, renew=False)
-    group.extend(kept, 500)
+    extended, lost = group.take(2, renew=False)
+    group.extend(extended, 500)
     group.extend_many([lost], 0)
 
     again = group.take(wait=WAIT_S)
 
     assert again is not None
     assert again.number == lost.number
-    group.ack(kept)
+    group.ack(extended)
     with pytest.raises(LeaseLost):
         group.extend(lost, 5)
 

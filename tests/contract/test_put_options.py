@@ -1,4 +1,4 @@
-"""The parameters of puts stand in `warren.api` once, and every put takes those and no others."""
+"""The parameters of puts are declared once, in `warren.api`, and every put has exactly those."""
 
 from __future__ import annotations
 

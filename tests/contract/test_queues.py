@@ -27,13 +27,13 @@ def test_an_unreadable_item_stays_in_the_queue_until_it_is_skipped(opener: Opene
 
         assert [(error.body, error.number) for error in errors] == [(b"\xff\xfe", 0)] * 2
         assert size_before == 2
-        # The second call must not remove the item behind.
+        # The second call must not remove the next item.
         assert skipped == [True, False]
         assert queue.get_nowait() == "two"
         queue.task_done()
         assert queue.qsize() == 0
         with pytest.raises(ValueError, match="task_done"):
-            # An item that could not be read was not got.
+            # An item that could not be read was not removed.
             queue.task_done()
 
 

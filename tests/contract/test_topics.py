@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from warren.errors import (
     SettingsDiffer,
     TooLarge,
     UnsupportedByVersion,
+    WarrenError,
 )
 from warren.message import START, Message
 from warren.queue.state.routing import partition_of
@@ -124,36 +126,36 @@ def test_bad_settings_are_refused(store: api.Store) -> None:
 
 def test_settings_are_changed_for_every_opening(opener: Opener) -> None:
     with opener() as store, opener() as other:
-        topic, seen = store.topic("orders"), other.topic("orders")
+        topic, again = store.topic("orders"), other.topic("orders")
         assert topic.configure(partitions=2).partitions == 2
         assert store.configure_topic("orders", {"message_size_max": 10}).message_size_max == 10
-        seen.refresh()
+        again.refresh()
 
-        assert (seen.partition_count, seen.settings.partitions) == (2, 2)
+        assert (again.partition_count, again.settings.partitions) == (2, 2)
         with pytest.raises(TooLarge):
-            seen.put(b"x" * 11)
+            again.put(b"x" * 11)
 
 
 def test_partitions_are_added_and_never_removed(opener: Opener) -> None:
     with opener() as store, opener() as other:
-        topic, seen = store.topic("orders", partitions=2), other.topic("orders")
+        topic, again = store.topic("orders", partitions=2), other.topic("orders")
         topic.put(b"one", partition=1)
 
         topic.configure(partitions=4)
 
         topic.put(b"two", partition=3)
         assert topic.partition_count == 4
-        with pytest.raises(BadInput, match="never removed"):
+        with pytest.raises(BadInput, match="but not removed"):
             topic.configure(partitions=3)
         with pytest.raises(BadInput, match="cannot be changed"):
             topic.configure(version=1)
         with pytest.raises(NoSuchPartition, match="partitions 0 to 3"):
             topic.put(b"x", partition=4)
-        seen.refresh()
-        assert bodies(seen.last(2)) == [b"one", b"two"]
+        again.refresh()
+        assert bodies(again.last(2)) == [b"one", b"two"]
 
 
-def test_a_deleted_topic_is_gone_for_every_opening(opener: Opener) -> None:
+def test_a_deleted_topic_no_longer_exists_for_every_opening(opener: Opener) -> None:
     with opener() as store, opener() as other:
         store.topic("orders").put(b"one")
         opened_before = other.topic("orders")
@@ -173,6 +175,48 @@ def test_a_deleted_topic_is_gone_for_every_opening(opener: Opener) -> None:
         assert other.topic("orders").last(5) == []
         other.topic("orders").put(b"new")
         assert bodies(store.topic("orders").last(5)) == [b"new"]
+
+
+def test_no_handle_brings_a_deleted_topic_back(opener: Opener) -> None:
+    store: Any
+    with opener() as store, opener() as other:
+        topic, queue = store.topic("orders"), store.queue("jobs", retention_age_s=60.0)
+        stream, leases = topic.group("stream", mode="stream"), topic.group("queue", mode="queue")
+        topic.put(b"one")
+        parked = topic.put(b"later", delay=600.0)
+        queue.put(1)
+        queue.put(2, delay=600.0)
+        stream.read()
+        messages = leases.take(wait=0.0)
+
+        for name in ("orders", "jobs"):
+            other.delete_topic(name)
+
+        calls: list[Callable[[], Any]] = [
+            lambda: topic.put(b"lost"),
+            lambda: topic.put(b"lost", delay=600.0),
+            lambda: topic.put_many([b"lost"]),
+            lambda: topic.configure(durability="os"),
+            lambda: topic.group("another", mode="stream"),
+            lambda: stream.read(),
+            lambda: stream.commit(),
+            lambda: leases.take(wait=0.0),
+            lambda: leases.ack(messages[0]),
+            lambda: topic.cancel(parked.id),
+            lambda: queue.put(3),
+            lambda: queue.put(3, delay=600.0),
+            lambda: queue.get_nowait(),
+            lambda: queue.qsize(),
+            lambda: store.describe("orders"),
+        ]
+        for call in calls:
+            with suppress(WarrenError):
+                call()
+        with pytest.raises(NoSuchTopic):
+            topic.put(b"lost")
+        with pytest.raises(NoSuchTopic):
+            queue.put(4)
+        assert store.topics() == other.topics() == []
 
 
 def test_topics_and_messages_outlast_the_opening(opener: Opener) -> None:
@@ -346,7 +390,7 @@ def test_a_message_that_expects_no_reply_cannot_be_replied_to(store: api.Store) 
     topic.put(b"?", reply_to="nowhere")
     plain, lost = topic.last(2)
 
-    with pytest.raises(BadInput, match="asks for no answer"):
+    with pytest.raises(BadInput, match="expects no answer"):
         plain.reply(b"42")
     with pytest.raises(NoSuchTopic):
         lost.reply(b"42")

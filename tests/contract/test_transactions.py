@@ -13,7 +13,7 @@ from warren.errors import BadInput, LeaseLost, NoSuchTransaction, TransactionAbo
 
 
 class Failure(Exception):
-    """What goes wrong in a block."""
+    """The failure in a block."""
 
 
 def bodies(store: api.Store, topic: str) -> list[bytes]:

@@ -1,8 +1,8 @@
-"""Small logs, each byte of which is changed and each file cut at each length; and every way to read what is left.
+"""Small logs, each byte of which is changed and each file cut at each length; and every way to read the rest.
 
-Run as a process of its own, `python -m tests.crash.damage KIND ORIGINAL SCRATCH PART PARTS`: a mistake here may end the
-interpreter itself. Each wound is noted in `SCRATCH/progress` before it is inflicted, so that it is known which one
-ended it.
+Run in its own process, `python -m tests.crash.damage KIND ORIGINAL SCRATCH PART PARTS`: a mistake here may end the
+interpreter itself. Each wound is noted in `SCRATCH/progress` before it is inflicted, so that the one that ended it is
+known.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class Wound(NamedTuple):
         return bytes(changed)
 
     def __str__(self) -> str:
-        what = "cut" if self.mask is None else f"xor {self.mask:#04x}"
-        return f"{self.file} {what} at {self.position}"
+        damage = "cut" if self.mask is None else f"xor {self.mask:#04x}"
+        return f"{self.file} {damage} at {self.position}"
 
 
 # --- The logs ---
 
 
 def build(kind: str, path: str) -> None:
-    """Write the log of that kind, and close it."""
+    """Writes the log of that kind, and closes it."""
     clock = SimulatedClock()
     compression: Compression = "zstd" if kind == "compressed" else "none"
     log = Log.open(
@@ -115,7 +115,7 @@ def _large(log: Log) -> None:
 
 
 def _group(log: Log) -> None:
-    """Enough single records that a scan takes sixty-four of them at once."""
+    """Enough single records that a scan takes sixty-four of them together."""
     for place in range(67):
         log.append(b"%d" % place, tag="us" if place % 2 else "")
 
@@ -149,18 +149,19 @@ KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
 
 
 def wounds(kind: str, files: Mapping[str, bytes]) -> list[Wound]:
-    """One for each byte and each length of each file. Masks take turns, so that neighbours are hit differently.
+    """Yields one wound for each byte and each length of each file. Masks take turns, so that neighbours are hit
+    differently.
 
-    Of free space, of logs that repeat what others have, and of files alike in all of them, a part stands for the whole.
+    A sample stands for free space, for logs that repeat others, and for files that are the same in all of them.
     """
-    found: list[Wound] = []
+    result: list[Wound] = []
     for file, content in sorted(files.items()):
         is_whole = kind in WHOLE_KINDS if file.endswith(".block") else kind == WHOLE_KINDS[0]
         used = len(content.rstrip(b"\0")) + SPARE
         places = range(0, min(used, len(content)), 1 if is_whole else PART_STEPS.get(kind, PART_STEP))
         for position in (*places, *range(used, len(content), FREE_STEP)):
-            found += (Wound(file, position, MASKS[position % len(MASKS)]), Wound(file, position, None))
-    return found
+            result += (Wound(file, position, MASKS[position % len(MASKS)]), Wound(file, position, None))
+    return result
 
 
 def read_files(path: Path) -> dict[str, bytes]:
@@ -172,12 +173,12 @@ def read_files(path: Path) -> dict[str, bytes]:
     }
 
 
-# --- What must hold ---
+# --- Invariants ---
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The log as it was before it was wounded."""
+    """The log before the wound."""
 
     path: Path
     files: Mapping[str, bytes]
@@ -189,10 +190,10 @@ class Whole:
             return cls(path, read_files(path), log.read(0, limit=1000))
 
     def end_at_least(self, wound: Wound) -> int:
-        """What recovery must keep: all that stands before the wound, and everything where a block was not the last.
+        """Returns what recovery must keep: everything before the wound, and everything if a block was not the last.
 
-        In the last block a record that does not check looks like one that a crash tore, and so do those behind it. In
-        an earlier block, in the index or in a reader there is nothing that recovery may cut.
+        In the last block a record with a wrong checksum looks like one that a crash tore, and so do those after it. In
+        an earlier block, in the index or in a reader, recovery may cut nothing.
         """
         blocks = sorted(name for name in self.files if name.endswith(".block"))
         if wound.file != blocks[-1]:
@@ -203,15 +204,18 @@ class Whole:
 
 
 class Examination:
-    """Reads one wounded log in every way. Wrong data is an AssertionError; an error of storage is an answer."""
+    """Reads one wounded log in every way. Wrong data is an AssertionError; an error of storage is a valid result."""
 
     def __init__(self, whole: Whole, directory: str, end_at_least: int) -> None:
         self._whole, self._directory = whole, directory
         self._end_at_least = end_at_least
         self.errors = 0
 
-    def run(self, *, read_only: bool) -> None:
-        """Open, read in every way, and close."""
+    def run(self, *, read_only: bool, read_before: Mapping[str, bytes] | None = None) -> None:
+        """Opens, reads in every way, and closes.
+
+        If opening leaves every file as in `read_before`, the other ways to read were tried on these bytes before.
+        """
         log = self._try(lambda: Log.open(self._directory, read_only=read_only, filesystem=FILES, block_size=BLOCK_SIZE))
         if log is None:
             return
@@ -220,7 +224,10 @@ class Examination:
             first, end = bounds
             assert first == 0, f"the log starts at {first}"
             assert self._end_at_least <= end <= len(self._whole.messages), f"the log ends at {end}"
-            self._examine(log, end)
+            if read_before is not None and read_files(Path(self._directory)) == read_before:
+                self._same(self._whole.messages[:end], lambda: _read_all(log, end))
+            else:
+                self._examine(log, end)
             if not read_only:
                 self._append(log, end)
         self._try(log.close)
@@ -229,8 +236,8 @@ class Examination:
         expected = list(self._whole.messages[:end])
         errors_before = self.errors
         for message in expected[:: 2 + len(expected) // 10]:
-            found = self._try(partial(log.at, message.number))
-            assert found in (message, None), f"{found} instead of {message}"
+            result = self._try(partial(log.at, message.number))
+            assert result in (message, None), f"{result} instead of {message}"
         self._same(expected, lambda: _read_all(log, end))
         self._same(expected[::-1], lambda: list(log.backwards(end - 1)) if end else [])
         self._same(expected[-3:], lambda: log.last(3))
@@ -246,40 +253,40 @@ class Examination:
         for message in expected[:: 3 + len(expected) // 10]:
             at_or_after = [other.number for other in expected if other.timestamp >= message.timestamp]
             when = datetime.fromtimestamp(message.timestamp / 1_000_000, UTC)
-            found = self._try(partial(log.find_time, when))
-            assert found in (at_or_after[0], None), f"time {message.timestamp} is found at {found}"
+            number = self._try(partial(log.find_time, when))
+            assert number in (at_or_after[0], None), f"time {message.timestamp} is found at {number}"
 
     def _check_scan(self, log: Log, expected: Sequence[Message], end: int) -> None:
         whole = self._try(lambda: [row for batch in log.scan(0, end) for row in batch.to_pylist()])
         for name in ("number", "offset", "time", "id", "tag", "key", "corr_offset", "body"):
-            wanted = [getattr(message, name) for message in expected]
+            values = [getattr(message, name) for message in expected]
             column = "timestamp" if name == "time" else name
-            assert whole is None or [row[column] for row in whole] == wanted, name
+            assert whole is None or [row[column] for row in whole] == values, name
         bodies = self._try(lambda: [row for batch in log.scan(0, end, columns=["body"], tag="us") for row in batch[0]])
-        wanted = [message.body for message in expected if message.tag == "us"]
-        assert bodies is None or [row.as_py() for row in bodies] == wanted
+        values = [message.body for message in expected if message.tag == "us"]
+        assert bodies is None or [row.as_py() for row in bodies] == values
 
     def _check_reader(self, log: Log, expected: Sequence[Message]) -> None:
         reader = self._try(lambda: log.reader(READER_NAME))
         if reader is None:
             return
         assert reader.position == READER_POSITION
-        wanted = [message for message in expected[READER_POSITION:] if message.tag]
-        self._same(wanted, lambda: reader.read(limit=100))
+        with_tags = [message for message in expected[READER_POSITION:] if message.tag]
+        self._same(with_tags, lambda: reader.read(limit=100))
 
     def _append(self, log: Log, end: int) -> None:
         receipt = self._try(lambda: log.append(b"after"))
         if receipt is not None:
             assert receipt.number == end
-            found = self._try(lambda: log.at(end))
-            assert found is None or found.body == b"after"
+            message = self._try(lambda: log.at(end))
+            assert message is None or message.body == b"after"
 
     def _same(self, expected: Sequence[Message], read: Callable[[], Sequence[Message]]) -> None:
-        found = self._try(read)
-        assert found is None or list(found) == list(expected), f"{found} instead of {expected}"
+        messages = self._try(read)
+        assert messages is None or list(messages) == list(expected), f"{messages} instead of {expected}"
 
     def _try(self, call: Callable[[], Answer]) -> Answer | None:
-        """What the call returns; None where it raised an error of storage that names the place."""
+        """Returns the result of the call; None if it raised an error of storage that names the place."""
         try:
             return call()
         except StorageError as error:
@@ -294,16 +301,16 @@ class Examination:
 
 
 def _read_all(log: Log, end: int) -> list[Message]:
-    found: list[Message] = []
-    while len(found) < end:
-        part = log.read(len(found), limit=4 + end // 3)
-        assert part, f"nothing at {len(found)} of {end}"
-        found += part
-    return found
+    messages: list[Message] = []
+    while len(messages) < end:
+        part = log.read(len(messages), limit=4 + end // 3)
+        assert part, f"nothing at {len(messages)} of {end}"
+        messages += part
+    return messages
 
 
 def examine(whole: Whole, scratch: Path, wound: Wound) -> int:
-    """Wound a copy of the log and read it, first without the right to write. How many errors were met."""
+    """Wounds a copy of the log and reads it, first without the right to write. Returns the number of errors."""
     directory = scratch / "log"
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "readers").mkdir(parents=True)
@@ -314,15 +321,15 @@ def examine(whole: Whole, scratch: Path, wound: Wound) -> int:
     after = read_files(directory)
     assert after[wound.file] == wound.inflict(whole.files[wound.file]), "reading changed a file"
     writing = Examination(whole, str(directory), whole.end_at_least(wound))
-    writing.run(read_only=False)
+    writing.run(read_only=False, read_before=after)
     return reading.errors + writing.errors
 
 
 def main(kind: str, original: str, scratch: str, part: str, parts: str) -> int:
-    """0 when every wound of this part was answered as it should be; else 1, and the first that was not is printed."""
+    """Returns 0 if every wound of this part had a right result; otherwise 1, and prints the first that had not."""
     whole = Whole.of(Path(original))
     progress = os.open(os.path.join(scratch, "progress"), os.O_WRONLY | os.O_CREAT, 0o644)
-    done = 0
+    count = 0
     for wound in wounds(kind, whole.files)[int(part) :: int(parts)]:
         os.pwrite(progress, f"{wound}".ljust(80).encode(), 0)
         signal.alarm(WOUND_S_MAX)
@@ -330,8 +337,8 @@ def main(kind: str, original: str, scratch: str, part: str, parts: str) -> int:
             examine(whole, Path(scratch), wound)
         except Exception as error:
             raise AssertionError(f"{wound}: {type(error).__name__}: {error}") from error
-        done += 1
-    sys.stdout.write(f"{done}\n")
+        count += 1
+    sys.stdout.write(f"{count}\n")
     return 0
 
 

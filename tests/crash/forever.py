@@ -1,6 +1,6 @@
 """Cuts the power on simulated disks until stopped: `python -m tests.crash.forever [--seed N] [--seconds S]`.
 
-After each life of a log some runs of the replication simulation follow, with seeds of their own.
+After each life of a log some runs of the replication simulation follow, with their own seeds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tests.crash.replication.run import Run, RunFailed
 
 CUTS_PER_LIFE = 50
 RUNS_PER_LIFE = 20
-"""About as long as a life takes."""
+"""They take about as long as a life."""
 
 
 def main() -> int:
-    """0 when stopped or out of time; 1 at the first broken promise, with the seed that shows it again."""
+    """Returns 0 when stopped or out of time; 1 at the first broken promise, with the seed that repeats it."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.forever", description=__doc__)
     parser.add_argument(
         "--seed", type=int, default=secrets.randbits(31), help="the first life's seed; the next ones follow"

@@ -1,4 +1,4 @@
-"""The life of one log through many power cuts, drawn from one seed: run it again, and the same happens."""
+"""The life of one log through many power cuts, drawn from one seed: another run does exactly the same."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MESSAGES_MAX: Final = 150
 BLOCK_SIZE_LARGE: Final = 64 << 10
 CUT_AGAIN_CHANCE: Final = 0.35
 CRASHES: Final[dict[Crash, int]] = {"power cut": 55, "loss": 30, "kill": 15}
-"""The ways to die, and how often each is drawn of a hundred."""
+"""The ways to die, and how often each is drawn out of a hundred."""
 PEEK_CHANCE: Final = 0.2
 
 
 class LifeFailed(AssertionError):
-    """A promise was broken. The seed is all that is needed to see it again."""
+    """A promise was broken. The seed is enough to repeat it."""
 
     def __init__(self, seed: int, world: World, error: BaseException) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class LifeFailed(AssertionError):
 
 
 class Life:
-    """One log, opened, used, cut and recovered again and again."""
+    """One log that is opened, used, cut and recovered repeatedly."""
 
     def __init__(self, seed: int, setup: Setup | None = None) -> None:
         self.seed = seed
@@ -43,7 +43,7 @@ class Life:
         self._sent = 0
 
     def run(self, cuts: int) -> None:
-        """Live through `cuts` crashes that take what was not synced. LifeFailed at the first broken promise."""
+        """Lives through `cuts` crashes that lose unsynced data. Raises LifeFailed at the first broken promise."""
         try:
             self._reopen()
             while self.world.loss_count < cuts:
@@ -60,7 +60,7 @@ class Life:
         self.world.crash(self._draw_crash(), self.random.getrandbits(32))
 
     def _reopen(self) -> None:
-        """Open and compare; at times the power fails again while the log recovers."""
+        """Opens and compares; sometimes the power fails again while the log recovers."""
         if self.random.random() < PEEK_CHANCE:
             self.world.peek()
         step = Step("open", self.world.open)
@@ -115,7 +115,7 @@ class Life:
         return [self._draw_message() for _ in range(self.random.choice((1, 2, 3, 10, 40, 70)))]
 
     def _draw_message(self) -> Sent:
-        """A message unlike every other of this life."""
+        """Returns a message unlike every other of this life."""
         self._sent += 1
         random = self.random
         size = random.choice((0, 1, 20, 100, 100, 300, random.randrange(2500)))
@@ -132,7 +132,7 @@ class Life:
 
 
 def draw_setup(random: Random) -> Setup:
-    """Mostly what is promised most: version 2 with every commit synced."""
+    """Mostly the strongest promise: version 2 with every commit synced."""
     version = random.choice((2, 2, 2, 1))
     compressions: tuple[Compression, ...] = ("none", "none", "zstd", "lz4") if version == 2 else ("none",)
     durabilities = ("commit", "commit", "commit", "os", "interval:50ms")

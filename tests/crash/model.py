@@ -1,4 +1,4 @@
-"""What was sent to a log, and what of it a crash may take: the list that the log is compared with."""
+"""The messages that were sent to a log, and which of them a crash may lose: the list that the log is compared with."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Literal, NamedTuple
 
 from tests.support.compression import Compression
 from warren.message import NO_HEADERS, Message
+from warren.storage.append.durability import Replication
 
 Crash = Literal["power cut", "loss", "kill"]
-"""The power is cut; what was not synced is lost without a restart of the machine; or the process is killed."""
+"""The power is cut; unsynced data is lost without a restart of the machine; or the process is killed."""
 
 
 class Sent(NamedTuple):
-    """A message as it was handed to the log."""
+    """A message as it was passed to the log."""
 
     body: bytes
     tag: str = ""
@@ -41,11 +42,13 @@ class Setup:
     max_block_count: int = 4
     exclusive: bool = False
     second_durability: str | None = None
-    """That of a second writer, open at the same time, as another process would have it."""
+    """The durability of a second writer, open at the same time, as another process would have it."""
+    replication: Replication = "as synced"
+    """What waits for the second disk, if there is one."""
 
     @property
     def keeps_commits(self) -> bool:
-        """Whether acknowledged messages survive a power cut, whichever process appended them."""
+        """Returns whether acknowledged messages survive a power cut, for appends of any process."""
         return self.durability == "commit" and self.second_durability in (None, "commit")
 
 
@@ -53,9 +56,9 @@ class Setup:
 class Model:
     """Messages by number. Those from `acknowledged` on are in flight: their call has not returned.
 
-    `durable` is the end of what no power cut may take, `first` and `first_in_flight` bound the first number there.
-    `positions` holds, for each reader that ever committed, the positions at which it may be found; the last commit that
-    was acknowledged comes first.
+    `durable` is the end that no power cut may go below; `first` and `first_in_flight` bound the first existing number.
+    `positions` holds, for each reader that ever committed, the positions that it may have; the last acknowledged commit
+    comes first.
     """
 
     setup: Setup
@@ -67,21 +70,21 @@ class Model:
     positions: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def begin(self, batch: Sequence[Sent]) -> None:
-        """The call that appends `batch` has begun."""
+        """Records that the call that appends `batch` has begun."""
         self.messages[self.acknowledged :] = batch
 
     def acknowledge(self, durability: str) -> None:
-        """The call that began has returned. A commit promises whatever lies before it, too."""
+        """Records that the call has returned. A commit also makes everything before it durable."""
         self.acknowledged = len(self.messages)
         if durability == "commit":
             self.durable = self.acknowledged
 
     def retire(self, first: int) -> None:
-        """A call that retires has returned, and the log starts at `first`."""
+        """Records that a call that retires has returned, and the log starts at `first`."""
         self.first = self.first_in_flight = first
 
     def commit(self, reader: str, position: int) -> None:
-        """A reader's commit has returned."""
+        """Records that a reader's commit has returned."""
         self.positions[reader] = (position,)
 
     def begin_commit(self, reader: str, position: int) -> None:
@@ -89,37 +92,38 @@ class Model:
             self.positions[reader] += (position,)
 
     def settle_position(self, crash: Crash, reader: str, position: int) -> None:
-        """After `crash` the reader was found at `position`: on disk, or, after a kill, perhaps still on its way."""
+        """Records that after `crash` the reader was at `position`: on disk, or, after a kill, perhaps not yet."""
         if crash != "kill":
             self.commit(reader, position)
         else:
             self.positions[reader] = (self.positions[reader][0], position)
 
     def end_bounds(self, crash: Crash) -> tuple[int, int]:
-        """The least and the greatest end that the log may have after `crash`."""
+        """Returns the least and the greatest end that the log may have after `crash`."""
         return (self.durable if crash != "kill" else self.acknowledged), len(self.messages)
 
     def unchecked(self, crash: Crash) -> int:
-        """The number from which on messages may come back with bytes missing after `crash`.
+        """Returns the number from which on messages may have missing bytes after `crash`.
 
-        Version 1 has no checksums: of what was not yet on disk when the power failed only the structure is checked.
+        Version 1 has no checksums: of messages that were not on disk when the power failed, only the structure is
+        checked.
         """
         return self.durable if crash != "kill" and self.setup.version == 1 else len(self.messages)
 
     def first_bounds(self, crash: Crash) -> tuple[int, int]:
-        """The least and the greatest first number that the log may have after `crash`."""
+        """Returns the least and the greatest first number that the log may have after `crash`."""
         keeps = self.setup.keeps_commits or crash == "kill"
         return (self.first if keeps else 0), self.first_in_flight
 
     def keeps_positions(self, crash: Crash) -> bool:
         return self.setup.keeps_commits or crash == "kill"
 
-    def settle(self, crash: Crash, found: Sequence[Message], first: int, end: int) -> None:
-        """The log was opened for writing after `crash`, and is what it is from now on."""
+    def settle(self, crash: Crash, messages: Sequence[Message], first: int, end: int) -> None:
+        """Records the state of the log when it was opened for writing after `crash`; from now on it is exact."""
         del self.messages[end:]
         if self.setup.version == 1:
-            # Without checksums the body of a message in flight may be a mixture, but from now on it stays the same.
-            self.messages[first:end] = [Sent.of(message) for message in found]
+            # Without checksums the body of a message in flight may be a mixture, but from now on it does not change.
+            self.messages[first:end] = [Sent.of(message) for message in messages]
         self.acknowledged = end
         if crash != "kill" or self.setup.keeps_commits:
             self.durable = end

@@ -1,7 +1,7 @@
-"""Engines with one safeguard taken out, and the tests that notice: `python -m tests.crash.mutants`.
+"""Engines without one safeguard, and the tests that notice: `python -m tests.crash.mutants`.
 
-A mutant is a copy of the source in which a few lines were changed. A test that is worth something fails on it. An edit
-that no longer finds its lines is an error: a change that moves a safeguard moves the mutant with it.
+A mutant is a copy of the source in which a few lines were changed. A useful test fails on it. An edit that does not
+find its lines is an error: a change that moves a safeguard must move the mutant too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HUNT_S_MAX: Final = 200
 
 
 class Edit(NamedTuple):
-    """A pattern that stands at least once in the files of the engine named so, and what it becomes."""
+    """A pattern that occurs at least once in the named files of the engine, and its replacement."""
 
     files: str
     old: str
@@ -31,15 +31,17 @@ class Edit(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """A safeguard that is missing, and the hunters of which at least one must notice."""
+    """A missing safeguard, and the hunters of which at least one must notice."""
 
     name: str
     edits: Sequence[Edit]
     hunters: Sequence[str]
+    within: str = "storage"
+    """The room of the source, relative to `warren`, in which the files of the edits are."""
 
 
 class Hunt(NamedTuple):
-    """What became of a mutant: by whom it was noticed, if by anybody, and how long that took."""
+    """The result for a mutant: which hunter noticed it, if any, and how long that took."""
 
     mutant: Mutant
     killed_by: str | None
@@ -53,6 +55,10 @@ HUNTERS: Final[Mapping[str, Sequence[str]]] = {
     "stale records": ("-m", "pytest", "tests/crash/test_stale_records.py"),
     "damage": ("-m", "pytest", "tests/crash/test_corruption.py", "-k", "(singles or group) and 0"),
     "failed syncs": ("-m", "pytest", "tests/crash/test_disk_full.py", "-k", "sync"),
+    "fail-overs": ("-m", "pytest", "tests/crash/fail_over/test_fail_over.py", "-k", "log or transaction"),
+    "clients": ("-m", "pytest", "tests/crash/fail_over/test_surviving_clients.py"),
+    "replicas": ("-m", "pytest", "tests/unit/replication/disk"),
+    "cuts": ("-m", "pytest", "tests/unit/storage/append/test_cut.py"),
 }
 
 MUTANTS: Final[Sequence[Mutant]] = (
@@ -113,7 +119,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a log used as it lies though no process has it open",
-        [Edit("commit.py", r"is_left_whole and index\.is_vouched\(\) is not False", "is_left_whole")],
+        [Edit("open.py", r"is_left_whole and index\.is_vouched\(\) is not False", "is_left_whole")],
         ["power cuts"],
     ),
     Mutant(
@@ -125,11 +131,11 @@ MUTANTS: Final[Sequence[Mutant]] = (
 
 
 def breed(mutant: Mutant, place: Path) -> Path:
-    """A copy of the source, in `place`, with the mutant's edits."""
+    """Makes a copy of the source in `place`, with the mutant's edits."""
     shutil.copytree(SOURCE, place / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for edit in mutant.edits:
         total = 0
-        for path in (place / "src" / "warren" / "storage").rglob(edit.files):
+        for path in (place / "src" / "warren" / mutant.within).rglob(edit.files):
             text, count = re.subn(edit.old, edit.new, path.read_text())
             path.write_text(text)
             total += count
@@ -139,7 +145,7 @@ def breed(mutant: Mutant, place: Path) -> Path:
 
 
 def send(hunter: str, source: Path) -> subprocess.CompletedProcess[str]:
-    """Run a hunter on the engine in `source`."""
+    """Runs a hunter on the engine in `source`."""
     command = [sys.executable, *HUNTERS[hunter]]
     if "pytest" in command:
         command += ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", f"pythonpath={ROOT} {source}"]
@@ -150,7 +156,7 @@ def send(hunter: str, source: Path) -> subprocess.CompletedProcess[str]:
 
 
 def hunt(mutant: Mutant) -> Hunt:
-    """Breed the mutant and send its hunters, one after the other, until one fails on it."""
+    """Makes the mutant and runs its hunters, one after the other, until one fails on it."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as place:
         source = breed(mutant, Path(place))
@@ -162,24 +168,24 @@ def hunt(mutant: Mutant) -> Hunt:
 
 
 def _last_words(ended: subprocess.CompletedProcess[str]) -> str:
-    """The line of the output that says what was noticed."""
+    """Returns the line of the output that names the failure."""
     lines = (ended.stdout + ended.stderr).splitlines()
     telling = [line for line in lines if line.startswith(("E ", "seed")) and ":" in line] or lines[-1:]
     return telling[-1][:160].strip()
 
 
 def main() -> int:
-    """0 when every mutant was noticed, and the engine as it is was not."""
+    """Returns 0 if every mutant was noticed, and no hunter fails on the unchanged engine."""
     whole = hunt(Mutant("the engine as it is", [], list(HUNTERS)))
     if whole.killed_by:
         sys.stdout.write(f"{whole.killed_by} fails without any mutant: {whole.words}\n")
         return 1
     survivors = 0
     for mutant in MUTANTS:
-        found = hunt(mutant)
-        survivors += found.killed_by is None
-        outcome = f"killed by {found.killed_by}" if found.killed_by else "SURVIVED"
-        sys.stdout.write(f"{mutant.name}: {outcome} after {found.seconds:.1f} s\n    {found.words}\n")
+        result = hunt(mutant)
+        survivors += result.killed_by is None
+        outcome = f"killed by {result.killed_by}" if result.killed_by else "SURVIVED"
+        sys.stdout.write(f"{mutant.name}: {outcome} after {result.seconds:.1f} s\n    {result.words}\n")
         sys.stdout.flush()
     return 1 if survivors else 0
 

@@ -3,7 +3,7 @@
 What each way of opening may make of a damaged log:
 
 - For reading, every call gives the messages that were written or raises a `StorageError`: `CorruptRecord` with the file
-  and the position, `NotALog` or `UnknownVersion` where the head of the index says so. Nothing is changed on disk.
+  and the position, `NotALog` or `UnknownVersion` if the head of the index looks so. Nothing is changed on disk.
 - For writing, the same; and a record of the *last* block that does not check looks like one that a crash tore. If the
   log has to be recovered, it and what stands behind it may be cut, never anything before it. Damage in an earlier block
   is reported and stays. The index is derived: damage there costs no message.
@@ -29,7 +29,7 @@ TIMEOUT_S: Final = 280
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory where there is one: tens of thousands of logs are made and removed here."""
+    """A directory in memory if there is one, because tens of thousands of logs are created and removed here."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path
@@ -46,7 +46,7 @@ def test_a_damaged_log_gives_the_right_messages_or_a_clear_error(kind: str, part
     damage.build(kind, str(original))
 
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.crash.damage", kind, original, scratch, part, PARTS]
-    # The process imports the very engine that this one has.
+    # The process imports the same engine as this one.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ended = subprocess.run(
         list(map(str, command)), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

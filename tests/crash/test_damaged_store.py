@@ -1,4 +1,6 @@
-"""A store whose journal of transactions, or whose `store.json`, is damaged: what still works, and how it is mended."""
+"""A store whose journal of transactions, or whose `store.json`, is damaged: what still works, and
+how it is repaired.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ Wound = Callable[[Path], None]
 
 
 def make(path: Path) -> None:
-    """A store with messages, a transaction that was finished, one that is prepared, and one that holds messages."""
+    """Makes a store with messages, a finished transaction, a prepared one, and one that holds messages."""
     with warren.open(path, keeps=False) as store:
         store.topic("orders").put_many([b"%d" % number for number in range(3)])
         with store.transaction(id="ended") as ended:
@@ -119,9 +121,9 @@ def test_with_a_damaged_journal_transactions_raise_with_advice(data: Path, wound
     wound(data)
 
     with warren.open(data, keeps=False) as store:
-        for asked in _what_needs_the_journal(store):
+        for operation in _what_needs_the_journal(store):
             with pytest.raises(JournalDamaged, match="warren store repair"):
-                asked()
+                operation()
 
 
 def _what_needs_the_journal(store: warren.Store) -> Iterator[Callable[[], object]]:
@@ -135,7 +137,7 @@ def _what_needs_the_journal(store: warren.Store) -> Iterator[Callable[[], object
 
 
 def test_with_a_damaged_journal_messages_held_by_a_dead_process_stay_held(data: Path) -> None:
-    """It may have committed a transaction that acknowledges it, or that moves the position of its group."""
+    """The damaged part may contain a commit that acknowledges the message, or that moves the position of its group."""
     with warren.open(data, keeps=False) as store, store.topic("orders").group("readers", start="start") as group:
         assert len(group.read(10)) == 4
     put_garbage_into_index(data)
@@ -149,15 +151,15 @@ def test_with_a_damaged_journal_messages_held_by_a_dead_process_stay_held(data: 
 
 
 @pytest.mark.parametrize("wound", WOUNDS)
-def test_a_repair_sets_the_journal_aside_and_transactions_go_on(data: Path, wound: Wound) -> None:
+def test_a_repair_sets_the_journal_aside_and_transactions_continue(data: Path, wound: Wound) -> None:
     wound(data)
     damaged = {file.name: file.read_bytes() for file in journal_files(data, "")}
 
     report = repaired(data)
 
     aside = Path(report["journal"]["path"])
-    kept = {file.name: file.read_bytes() for file in aside.iterdir()}
-    assert {name: kept[name] for name in damaged if name.endswith(".block")} == {
+    contents = {file.name: file.read_bytes() for file in aside.iterdir()}
+    assert {name: contents[name] for name in damaged if name.endswith(".block")} == {
         name: content for name, content in damaged.items() if name.endswith(".block")
     }
     assert report["journal"]["damage"]
@@ -177,7 +179,7 @@ def test_a_repair_sets_the_journal_aside_and_transactions_go_on(data: Path, woun
 
 @pytest.mark.parametrize("wound", [put_garbage_into_index, None])
 def test_the_readable_part_of_a_journal_is_reported(data: Path, wound: Wound | None) -> None:
-    """All of it behind a damaged index; without its last event, if that one is damaged, what came before."""
+    """Everything after a damaged index; without its last event, if that one is damaged, everything before it."""
     if wound is not None:
         wound(data)
     else:
@@ -193,7 +195,7 @@ def test_the_readable_part_of_a_journal_is_reported(data: Path, wound: Wound | N
     assert report["record_count"] > 0
 
 
-def test_how_far_applications_got_is_known_to_the_new_journal(data: Path) -> None:
+def test_the_new_journal_has_the_versions_of_applications(data: Path) -> None:
     with warren.open(data, keeps=False) as store:
         store.commit_batch("spark", 7, [])
     put_garbage_into_index(data)
@@ -208,7 +210,7 @@ def test_how_far_applications_got_is_known_to_the_new_journal(data: Path) -> Non
 
 @pytest.mark.parametrize("part", range(2))
 def test_a_journal_with_any_byte_flipped_keeps_no_message_from_being_read(data: Path, part: int) -> None:
-    """Each file of the journal in turn: the store opens, and is whole after a repair."""
+    """Each file of the journal in turn: the store opens, and is undamaged after a repair."""
     random = Random(part)
     for file in journal_files(data, "index" if part else ".block"):
         whole = file.read_bytes()
@@ -259,7 +261,7 @@ def test_the_id_of_a_store_is_kept_if_it_can_be_read(data: Path) -> None:
 def test_a_store_json_that_is_missing_is_made(data: Path) -> None:
     (data / "store.json").unlink()
 
-    assert repaired(data)["store_json"]["damage"] == "there is none"
+    assert repaired(data)["store_json"]["damage"] == "the file does not exist"
 
 
 def test_a_store_of_a_later_release_is_left_alone(data: Path) -> None:
@@ -280,7 +282,7 @@ def test_a_whole_store_has_nothing_to_repair(data: Path) -> None:
 
     result = RUNNER.invoke(app, ["store", "repair", "--store", str(data)])
 
-    assert (result.exit_code, result.stdout) == (0, "whole: there was nothing to repair\n")
+    assert (result.exit_code, result.stdout) == (0, "undamaged: there was nothing to repair\n")
     assert {file: file.read_bytes() for file in (data / "transactions" / "journal").iterdir()} == before
     assert repaired(data) == {"store_json": None, "journal": None, "given_back": []}
 
@@ -307,7 +309,7 @@ def test_damaged_files_are_not_changed_without_confirmation(data: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["n", "y"])
-def test_a_terminal_is_asked_for_confirmation(data: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_requested_confirmation(data: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "store.json").write_text("")
     put_garbage_into_index(data)
     monkeypatch.setattr("warren.cli.commands.store_repair._is_terminal", lambda: True)
@@ -331,7 +333,7 @@ def test_an_empty_journal_is_reported(data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "file", "directory"])
-def test_a_directory_that_is_no_store_is_not_made_one(tmp_path: Path, name: str) -> None:
+def test_a_directory_that_is_not_a_store_is_not_changed_into_one(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
 

@@ -1,4 +1,4 @@
-"""A disk without room, and a disk that refuses to sync: the put fails, and what was promised before still holds."""
+"""A disk without room, and a disk that refuses to sync: the put fails, and earlier promises still hold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _bodies(log: Log) -> list[bytes]:
 
 
 def _fill(log: Log, append: Append, repeats: int = 40) -> None:
-    """Append until there is no room."""
+    """Appends until there is no room."""
     for number in range(100_000):
         append(log, b"%d" % number * repeats)
 
@@ -71,7 +71,7 @@ def test_a_full_disk_fails_the_put_and_changes_nothing(append: Append, durabilit
 
 @pytest.mark.parametrize("append", APPENDS)
 @pytest.mark.parametrize("seed", range(20))
-def test_writing_goes_on_when_there_is_room_again(append: Append, seed: int) -> None:
+def test_writing_continues_when_there_is_room_again(append: Append, seed: int) -> None:
     disk = SimulatedFileSystem(seed=seed, size_max=ROOM + seed * 1000)
     log = _open(disk)
     with pytest.raises(StorageFull):
@@ -92,10 +92,8 @@ def test_writing_goes_on_when_there_is_room_again(append: Append, seed: int) -> 
 
 @pytest.mark.parametrize("durability", ["commit", "os"])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_writer_that_finds_no_room_for_the_next_block_leaves_the_last_one_as_it_was(
-    seed: int, durability: str
-) -> None:
-    """A writer in another process takes a log of the same end for unchanged, and goes on in the block that it knows."""
+def test_an_append_without_room_for_the_next_block_does_not_change_the_last_one(seed: int, durability: str) -> None:
+    """A writer in another process considers a log with the same end unchanged, and continues in its old block."""
     disk = SimulatedFileSystem(seed=seed)
     log, other = (_open(disk, durability=durability) for _ in range(2))
     bodies = [b"%d" % number * 1000 for number in range(2 + seed % 9)]
@@ -114,15 +112,15 @@ def test_a_writer_that_finds_no_room_for_the_next_block_leaves_the_last_one_as_i
     assert _bodies(log) == _bodies(other) == bodies
     log.verify()
     disk.size_max = None
-    for found in (disk.after_process_kill(), disk.after_power_cut(seed)):
-        with _open(found) as recovered:
+    for survivor in (disk.after_process_kill(), disk.after_power_cut(seed)):
+        with _open(survivor) as recovered:
             assert _bodies(recovered) == bodies[: recovered.end]
             assert durability == "os" or recovered.end == len(bodies)
             recovered.verify()
 
 
 def test_a_block_that_cannot_be_ended_leaves_no_next_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that copies what it overwrites may have no room for the word that ends a block."""
+    """A file system that copies on write may have no room for the word that ends a block."""
     disk, write = SimulatedFileSystem(), SimulatedFile.write
 
     def write_no_end(file: SimulatedFile, position: int, data: bytes | memoryview) -> None:
@@ -206,7 +204,7 @@ def test_a_log_that_finds_no_room_at_all_is_made_later() -> None:
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def small_mount(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A real file system of a megabyte or a few."""
+    """A real file system of a few megabytes."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a file system; the simulated disk is tested above")
     place, image = tmp_path / "mount", tmp_path / "image"
@@ -215,7 +213,7 @@ def small_mount(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path
         command = ["mount", "-t", "tmpfs", "-o", f"size={MOUNT_SIZE}", "tmpfs", str(place)]
     else:
         if not shutil.which("mkfs.ext4"):
-            pytest.skip("mkfs.ext4 is not installed; tmpfs is tested beside it")
+            pytest.skip("mkfs.ext4 is not installed; tmpfs is tested as well")
         image.write_bytes(bytes(4 * MOUNT_SIZE))
         subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(image)], check=True, timeout=TIMEOUT_S)
         command = ["mount", "-o", "loop", str(image), str(place)]
@@ -272,14 +270,15 @@ def test_after_a_failed_sync_nothing_is_acknowledged_until_the_log_is_reopened(
         disk.evict()
 
     with _open(disk) as reopened:
-        found = _bodies(reopened)
+        bodies = _bodies(reopened)
         append(reopened, b"more")
         found_later = _bodies(reopened)
         reopened.verify()
 
-    assert found[: len(acknowledged)] == acknowledged
+    assert bodies[: len(acknowledged)] == acknowledged
     assert b"refused" not in found_later
-    # The kernel calls the pages of the failed sync clean; a process that builds on them must write them again first.
+    # The kernel considers the pages of the failed sync clean; a process that relies on them must write them again
+    # first.
     for cut in range(20):
         with _open(disk.after_power_cut(cut)) as recovered:
             assert _bodies(recovered) == found_later
@@ -299,15 +298,15 @@ def test_a_sync_that_failed_in_the_background_does_not_undermine_a_later_commit(
 
     with _open(disk, durability="commit") as reopened:
         reopened.append(b"more")
-        found = _bodies(reopened)
+        bodies = _bodies(reopened)
 
     for cut in range(20):
         with _open(disk.after_power_cut(cut)) as recovered:
-            assert _bodies(recovered) == found
+            assert _bodies(recovered) == bodies
 
 
 def _append_until_sync_fails(log: Log, append: Append) -> list[bytes]:
-    """What was acknowledged before."""
+    """Returns the messages that were acknowledged before."""
     acknowledged: list[bytes] = []
     for number in range(10_000):
         try:

@@ -29,7 +29,7 @@ FORKS.set_forkserver_preload(["tests.crash.victims"])
 
 
 class Victims:
-    """Processes at work on the log in `path`, one for each role; each new one writes notes of its own."""
+    """Processes at work on the log in `path`, one for each role; each new one writes its own notes."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.log_path, self._notes = str(path / "log"), path / "notes"
@@ -40,7 +40,7 @@ class Victims:
         self._alive: dict[str, BaseProcess] = {role: self._bear(role) for role in self._roles}
 
     def kill_one(self) -> None:
-        """Let them work for a moment, kill one, and put another in its place."""
+        """Lets them work for a moment, kills one, and starts another."""
         time.sleep(self._random.random() * ALIVE_S_MAX)
         role = self._random.choice(self._roles)
         self._end(role)
@@ -54,7 +54,7 @@ class Victims:
         self._alive = {role: self._bear(role) for role in self._roles}
 
     def notes(self, role: str) -> Iterator[tuple[str, list[str]]]:
-        """What each process of that role has noted, whole lines only, the earliest process first."""
+        """Returns the notes of each process of that role, complete lines only, the earliest process first."""
         for birth in range(1, self._born[role] + 1):
             name = f"{role}-{birth}"
             path = self._notes / name
@@ -79,13 +79,13 @@ class Victims:
         process = self._alive[role]
         process.kill()
         process.join(START_S_MAX)
-        # A victim that ended by itself met an error, and has printed it.
+        # A victim that ended without being killed met an error, and has printed it.
         assert process.exitcode == -9, f"{role} ended by itself with {process.exitcode}"
 
 
 @pytest.fixture
 def killed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Victims]:
-    """A log on which processes worked and were killed, a hundred times in all."""
+    """A log on which processes worked and were killed, a hundred times in total."""
     seed = int(request.config.getoption("--hypothesis-seed") or 0)
     victims.open_log(str(tmp_path / "log")).close()
     born = Victims(tmp_path, seed)
@@ -126,7 +126,7 @@ def _read_all(log: Log) -> list[Message]:
 
 
 def _check_writer(name: str, lines: list[str], messages: list[Message]) -> None:
-    """What was acknowledged stands where the acknowledgement says; the log has it once, in order, without gaps."""
+    """Acknowledged messages are at the acknowledged numbers; the log has them once, in order, without gaps."""
     for line in lines:
         number, sequence = map(int, line.split())
         assert messages[number].body == f"{name}:{sequence}".encode()
@@ -138,13 +138,13 @@ def _check_writer(name: str, lines: list[str], messages: list[Message]) -> None:
 
 
 def _check_follower(name: str, lines: list[str], messages: list[Message]) -> None:
-    """Whatever was seen once is there for good, and it was seen in order."""
+    """A message that was read once exists permanently, and was read in order."""
     for number, line in enumerate(lines):
         assert line == f"{number} {messages[number].body.decode()}", name
 
 
 def _check_consumer(notes: list[list[str]], end: int) -> None:
-    """Each consumer starts where the last one committed, or where it was about to."""
+    """Each consumer starts where the last one committed, or where it was about to commit."""
     allowed = {0}
     for word, position in notes:
         number = int(position)

@@ -69,7 +69,7 @@ SETUPS = st.one_of(
     ),
 )
 HOW_TO_RETIRE = st.tuples(st.booleans(), st.booleans())
-"""Exactly, and with the last block."""
+"""Whether exactly, and whether with the last block."""
 MOMENTS = st.one_of(
     st.none(),
     st.builds(Moment, st.just("line"), st.integers(1, 500)),
@@ -89,7 +89,7 @@ CRASHES = st.sampled_from(("power cut", "loss", "kill"))
 
 
 class PowerCutMachine(RuleBasedStateMachine):
-    """Hypothesis chooses the steps, the moments and what each cut takes, and makes a failure as small as it can."""
+    """Hypothesis chooses the steps, the moments and the losses of each cut, and minimises a failure."""
 
     @initialize(setup=SETUPS, seed=SEED)
     def begin(self, setup: Setup, seed: int) -> None:
@@ -125,7 +125,7 @@ class PowerCutMachine(RuleBasedStateMachine):
 
     @rule(moment=MOMENTS, crash=CRASHES, seed=SEED)
     def run_background(self, moment: Moment | None, crash: Crash, seed: int) -> None:
-        """The syncs that no caller waits for."""
+        """Runs the syncs that no caller waits for."""
         self._do("background", self.world.background.run, moment, crash, seed)
 
     @rule(moment=MOMENTS, crash=CRASHES, seed=SEED)
@@ -136,7 +136,7 @@ class PowerCutMachine(RuleBasedStateMachine):
     def crash_between_steps(
         self, crash: Crash, seed: int, moment: Moment | None, crash_again: Crash, seed_again: int
     ) -> None:
-        """And, at `moment` of the recovery, once more."""
+        """Crashes, and, at `moment` of the recovery, crashes once more."""
         self.world.crash(crash, seed)
         if not self.world.perform(Step("open", self.world.open), moment):
             self.world.crash(crash_again, seed_again)
@@ -168,7 +168,7 @@ class PowerCutMachine(RuleBasedStateMachine):
         self.world.open()
 
     def _suited(self, sent: Sent) -> Sent:
-        """Version 1 has no place for keys and headers."""
+        """Version 1 does not store keys and headers."""
         return sent if self.world.setup.version == 2 else Sent(sent.body, sent.tag, id=sent.id)
 
 
@@ -178,7 +178,7 @@ TestPowerCutMachine.settings = settings(max_examples=80, stateful_step_count=25)
 
 @pytest.fixture(scope="session")
 def first_seed(request: pytest.FixtureRequest) -> int:
-    """New cuts in every run of `make test`; `make test SEED=…` makes the same ones again."""
+    """New cuts in every run of `make test`; `make test SEED=…` repeats the same ones."""
     return int(request.config.getoption("--hypothesis-seed") or 0) * 1_000_000
 
 
@@ -189,8 +189,10 @@ def test_a_log_keeps_its_promise_through_many_power_cuts(part: int, first_seed: 
 
 
 def test_a_version_1_reader_killed_during_a_commit_has_its_old_or_new_position() -> None:
-    """Block and offset are two fields, and a process can die between them: also one that goes on after such a death."""
-    found: set[int] = set()
+    """Block and offset are two fields, and a process can die between them; this also covers a process that continues
+    after such a death.
+    """
+    positions: set[int] = set()
     for seed in range(200):
         disk = SimulatedFileSystem(seed=seed)
         log = Log.open("/log", version=1, block_size=4096, filesystem=disk)
@@ -206,10 +208,10 @@ def test_a_version_1_reader_killed_during_a_commit_has_its_old_or_new_position()
             reader = Log.open("/log", filesystem=killed).reader("all")
             assert reader.position in (before, after)
             assert reader.tag == "#"
-            found.add(reader.position)
+            positions.add(reader.position)
             before, disk = reader.position, killed
 
-    assert found == {0, 23, 9, 21}
+    assert positions == {0, 23, 9, 21}
 
 
 @pytest.mark.parametrize("durability", ["os", "interval:50ms"])
@@ -225,12 +227,12 @@ def test_a_power_cut_leaves_a_prefix_of_an_unsynced_version_1_log(durability: st
             log.append(bytes(300), tag=f"{number}")
         assert len(log.inspect().blocks) > 3
 
-        with Log.open("/log", filesystem=disk.after_power_cut(seed)) as found:
-            messages = found.read(0)
-            assert found.first == 0
-            assert [message.number for message in messages] == list(range(found.end))
-            found.verify()
-            assert found.append(b"more").number == len(messages)
+        with Log.open("/log", filesystem=disk.after_power_cut(seed)) as recovered:
+            messages = recovered.read(0)
+            assert recovered.first == 0
+            assert [message.number for message in messages] == list(range(recovered.end))
+            recovered.verify()
+            assert recovered.append(b"more").number == len(messages)
             ends.add(len(messages))
 
     assert {0, 40} <= ends
@@ -238,7 +240,7 @@ def test_a_power_cut_leaves_a_prefix_of_an_unsynced_version_1_log(durability: st
 
 
 def test_a_crash_between_or_within_the_stores_of_a_roll_costs_no_message() -> None:
-    """Of the first bytes of the new block any part may be stored. The log is opened, and goes on."""
+    """Any part of the first bytes of the new block may be stored. The log opens, and continues."""
     torn = {"power cut": 0, "loss": 0, "kill": 0}
     for seed in range(SEEDS_OF_A_ROLL):
         for line in range(1, LINES_OF_A_ROLL):
@@ -253,7 +255,7 @@ def test_a_crash_between_or_within_the_stores_of_a_roll_costs_no_message() -> No
             is_torn = _has_torn_header(killed)
             torn["kill"] += is_torn
             _check_three(killed)
-            # What a cut leaves of a header that was half stored is seldom that half.
+            # A cut rarely leaves exactly half of a half-stored header.
             for cut_seed in range(CUTS_OF_A_TORN_HEADER if is_torn else 1):
                 crash = ("power cut", "loss")[cut_seed % 2]
                 after = disk.after_power_cut(cut_seed, same_boot=crash == "loss")

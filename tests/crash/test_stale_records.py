@@ -1,4 +1,6 @@
-"""Records of an earlier life, and records of another place, are whole and check: they are not taken for messages."""
+"""Records of an earlier life, and records of another place, are complete and have right checksums: they do not count as
+messages.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def _open(disk: SimulatedFileSystem, clock: SimulatedClock, durability: str) -> 
 
 
 def _fill_first_page(log: Log) -> None:
-    """So that each record that follows has a page of its own to lose."""
+    """Fills the first page, so that each record that follows has its own page to lose."""
     with Log.open("/log", filesystem=SimulatedFileSystem(), block_size=64 << 10) as other:
         first_offset = other.append(b"").offset
     log.append(b"-" * (PAGE_SIZE - first_offset - RECORD_HEAD.size))
@@ -37,7 +39,7 @@ def _fill_first_page(log: Log) -> None:
 
 @pytest.mark.parametrize("durability", ["commit", "os"])
 @pytest.mark.parametrize("crash_first", ["power cut", "loss", "kill"])
-def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str, durability: str) -> None:
+def test_a_complete_record_after_a_torn_one_does_not_come_back(crash_first: str, durability: str) -> None:
     came_close = 0
     for seed in SEEDS:
         disk, clock = SimulatedFileSystem(seed=seed), SimulatedClock()
@@ -50,8 +52,8 @@ def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str, d
         clock.set_back_ns(10**10)
 
         log = _open(disk, clock, durability)
-        kept = len(_bodies(log))
-        if not kept:
+        count = len(_bodies(log))
+        if not count:
             continue
         log.append(b"A" * PAGE_BODY)
         is_same_boot = crash_first != "power cut"
@@ -63,16 +65,16 @@ def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str, d
         recovered = _open(disk.after_power_cut(seed + 2, same_boot=is_same_boot), clock, durability)
 
         names = [body[:1] for body in _bodies(recovered)]
-        before = [b"-", *NAMES][:kept]
+        before = [b"-", *NAMES][:count]
         assert names == [*before, b"A"] or (durability == "os" and names == before), f"seed {seed}"
-        came_close += kept < 4
+        came_close += count < 4
     assert came_close > len(SEEDS) // 8
 
 
 @pytest.mark.parametrize("kind", ["singles", "batches"])
 @pytest.mark.parametrize("number", [1, 70, 140])
 def test_a_record_from_another_place_is_not_taken(tmp_path: Path, kind: str, number: int) -> None:
-    """As a disk leaves it that wrote where it should not: number, size and checksums of the record are right."""
+    """As a disk leaves it after a write to the wrong place: number, size and checksums of the record are right."""
     files, clock = MoodyFileSystem(really_syncs=False), SimulatedClock()
     paths = [tmp_path / name for name in ("here", "else")]
     for path, first in zip(paths, (b"short", b"much longer than the other"), strict=True):
@@ -103,7 +105,7 @@ def test_a_record_from_another_place_is_not_taken(tmp_path: Path, kind: str, num
 
 @pytest.mark.parametrize("count", [64, 200])
 def test_a_wrong_index_entry_costs_a_scan_and_not_an_error(tmp_path: Path, count: int) -> None:
-    """Every byte of a block's index messages is changed in turn; the messages are found all the same."""
+    """Every byte of a block's index messages is changed in turn; the messages are found nevertheless."""
     files, clock = MoodyFileSystem(really_syncs=False), SimulatedClock()
     path = tmp_path / "log"
     with Log.open(str(path), filesystem=files, clock=clock, block_size=16 << 10) as log:
@@ -125,7 +127,7 @@ def test_a_wrong_index_entry_costs_a_scan_and_not_an_error(tmp_path: Path, count
                 if body is None:
                     unreadable.add(position)
 
-    # The size words of three meta-data messages tell where the first record stands, and cannot be done without.
+    # The size words of three meta-data messages give the position of the first record, and are indispensable.
     assert len(unreadable) <= 3 * 4
 
 

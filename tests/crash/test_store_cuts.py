@@ -1,4 +1,4 @@
-"""A store that loses its power while it is made, or while a topic is made, changed or deleted, opens again."""
+"""A store that loses its power while it is created, or while a topic is created, changed or deleted, opens again."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ def open_store(disk: SimulatedFileSystem) -> Store:
 def cut_at_each_call(
     begin: Callable[[], SimulatedFileSystem], act: Callable[[SimulatedFileSystem], None]
 ) -> list[Store]:
-    """The stores that are found when the power is cut at one call of `act` after the other, until it is through."""
-    found = []
+    """Yields the stores that are found when the power is cut at one call of `act` after the other, until it is
+    complete.
+    """
+    stores = []
     for call in range(1, CALLS_MAX):
         disk = begin()
         disk.cut_at_call = disk.calls + call
         try:
             act(disk)
         except PowerCut:
-            found += [open_store(disk.after_power_cut(call * 10 + seed, same_boot=seed > 1)) for seed in range(4)]
-            found.append(open_store(disk.after_process_kill(call)))
+            stores += [open_store(disk.after_power_cut(call * 10 + seed, same_boot=seed > 1)) for seed in range(4)]
+            stores.append(open_store(disk.after_process_kill(call)))
         else:
             break
-    assert len(found) > 20
-    return found
+    assert len(stores) > 20
+    return stores
 
 
 def made() -> SimulatedFileSystem:
@@ -59,7 +61,7 @@ def test_a_store_that_was_being_made_can_be_made() -> None:
         store.topic("orders").put(b"one")
 
 
-def test_a_topic_that_was_being_made_is_there_or_not() -> None:
+def test_a_topic_that_was_being_created_exists_or_not() -> None:
     for store in cut_at_each_call(made, lambda disk: _make_topic(open_store(disk))):
         assert store.topics() in ([], ["orders"])
         topic = store.topic("orders", partitions=2)
@@ -81,7 +83,7 @@ def _configure(store: Store) -> None:
     store.topic("orders").configure(partitions=3, retention_age_s=60.0)
 
 
-def test_a_topic_whose_owner_was_being_noted_has_it_or_has_none_and_is_whole() -> None:
+def test_a_cut_while_the_owner_is_stored_leaves_a_whole_topic_with_the_owner_or_without() -> None:
     for store in cut_at_each_call(with_topic, lambda disk: open_store(disk).note_owner("orders", "ann")):
         data = read_json(store.filesystem, paths.topic_file("/data/topics/orders"))
         assert data is not None
@@ -105,7 +107,7 @@ def test_quotas_that_were_being_changed_are_the_old_or_the_new() -> None:
         assert QuotasFile("/data", store.filesystem, SimulatedClock()).read() in (old, new)
 
 
-def test_a_topic_that_was_being_deleted_is_whole_or_gone() -> None:
+def test_a_topic_that_was_being_deleted_is_complete_or_deleted() -> None:
     for store in cut_at_each_call(with_topic, lambda disk: open_store(disk).delete_topic("orders")):
         is_there = store.topics() == ["orders"]
         bodies = [message.body for message in store.topic("orders", partitions=2).partition(0).read(0)]

@@ -1,4 +1,5 @@
-"""Version 1 has no checksum: what is written a second time, and torn by a power cut, is not taken for written.
+"""Version 1 has no checksum: a message that is written a second time, and torn by a power cut, does not count as
+written.
 
 A message that was acknowledged elsewhere (parked, decided, dead, put under a number) is written to a log of version 1.
 The power is cut before that write is synced, and keeps the first sectors of the record, with its id, and loses others.
@@ -72,15 +73,15 @@ def redrive(store: Store, clock: SimulatedClock) -> None:
 
 
 def after_cuts(disk: SimulatedFileSystem, call: int) -> list[SimulatedFileSystem]:
-    """What is left of the disk: many ways if the message is stored and not synced, else one."""
+    """Yields the remaining disks: many variants if the message is stored and not synced, otherwise one."""
     is_on_its_way = any(file.content.count(BODY) > file.durable.count(BODY) for file in disk.freeze().files.values())
     seeds = SEEDS if is_on_its_way else SEEDS[:1]
     return [disk.after_power_cut(call * 1000 + seed, same_boot=(call + seed) % 2 > 0) for seed in seeds]
 
 
 def cut_everywhere(prepared: Act, act: Act) -> Sequence[tuple[SimulatedFileSystem, SimulatedClock]]:
-    """The disks that are left when the power is cut at one call of `act` after the other."""
-    left = []
+    """Yields the disks that remain when the power is cut at one call of `act` after the other."""
+    disks = []
     for call in range(1, CALLS_MAX):
         disk, clock = SimulatedFileSystem(seed=call), SimulatedClock()
         store = open_store(disk, clock)
@@ -89,11 +90,11 @@ def cut_everywhere(prepared: Act, act: Act) -> Sequence[tuple[SimulatedFileSyste
         try:
             act(store, clock)
         except PowerCut:
-            left += [(cut, clock) for cut in after_cuts(disk, call)]
+            disks += [(cut, clock) for cut in after_cuts(disk, call)]
         else:
             break
-    assert len(left) > CUTS_AT_LEAST
-    return left
+    assert len(disks) > CUTS_AT_LEAST
+    return disks
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def cut_everywhere(prepared: Act, act: Act) -> Sequence[tuple[SimulatedFileSyste
     [(park, deliver, False), (prepare, decide, False), (kill_message, redrive, True)],
     ids=["delayed", "transaction", "dead letter"],
 )
-def test_acknowledged_messages_are_there_whole_and_once(prepared: Act, act: Act, is_dead_first: bool) -> None:
+def test_acknowledged_messages_are_complete_and_exist_once(prepared: Act, act: Act, is_dead_first: bool) -> None:
     torn = 0
     for disk, clock in cut_everywhere(prepared, act):
         store = open_store(disk, clock)

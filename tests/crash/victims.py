@@ -1,6 +1,6 @@
-"""What the processes do that `test_kills` kills: each runs until it is killed, and notes what it was promised.
+"""The work of the processes that `test_kills` kills: each runs until it is killed, and notes the promises that it got.
 
-A note is written after the promise and before the next call, to a file of the process's own: what is noted must hold.
+A note is written after the promise and before the next call, to a file of the process's own: each note must hold.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ READER_NAME: Final = "billing"
 
 
 def open_log(path: str, durability: str = "commit", *, read_only: bool = False) -> Log:
-    """The log as every victim opens it: blocks that roll often, and an index that has to grow."""
+    """Opens the log as every victim does: blocks that roll often, and an index that has to grow."""
     if read_only:
         return Log.open(path, read_only=True)
     return Log.open(path, durability=durability, block_size=BLOCK_SIZE, max_block_count=MAX_BLOCK_COUNT)
 
 
 def write(path: str, notes_path: str, name: str, durability: str, seed: int) -> None:
-    """Append `name:0`, `name:1`, … one by one and in batches; note `number sequence` for each one acknowledged."""
+    """Appends `name:0`, `name:1`, … one by one and in batches; notes `number sequence` for each acknowledged one."""
     random, log, sequence = Random(seed), open_log(path, durability), 0
     notes = _open_notes(notes_path)
     while True:
@@ -39,7 +39,7 @@ def write(path: str, notes_path: str, name: str, durability: str, seed: int) -> 
 
 
 def follow(path: str, notes_path: str) -> None:
-    """Read on from the first message; note `number body` for each one seen."""
+    """Reads on from the first message; notes `number body` for each."""
     log, number = open_log(path, read_only=True), 0
     notes = _open_notes(notes_path)
     while True:
@@ -51,7 +51,7 @@ def follow(path: str, notes_path: str) -> None:
 
 
 def consume(path: str, notes_path: str) -> None:
-    """Read on from where the reader stands; note `start n`, then `try n` before and `done n` after each commit."""
+    """Reads on from the reader's position; notes `start n`, then `try n` before and `done n` after each commit."""
     reader = open_log(path).reader(READER_NAME)
     notes = _open_notes(notes_path)
     os.write(notes, b"start %d\n" % reader.position)

@@ -1,4 +1,4 @@
-"""One log on one simulated disk, beside the model that says what must be in it."""
+"""One log on one simulated disk, with the model of its expected content."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ READERS: Final[Mapping[str, str | None]] = {"all": None, "europe": "eu.*"}
 
 
 class Moment(NamedTuple):
-    """Within a step, before the `at`-th line of the engine or the `at`-th call of the seam."""
+    """A point in a step: before the `at`-th line of the engine or the `at`-th call of the seam."""
 
     kind: Literal["line", "call"]
     at: int
 
 
 class Step(NamedTuple):
-    """One thing to do to a world, under a name by which its length is remembered."""
+    """One change of a world, under a name by which its length is remembered."""
 
     name: str
     do: Callable[[], None]
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 class World:
     """Steps that change the log and the model alike, crashes, and the comparison afterwards.
 
-    A step is done through `perform`, which may cut the power in the middle of it; then `crash` and `reopen` come next.
+    A step goes through `perform`, which may cut the power in the middle of it; then `crash` and `reopen` come next.
     """
 
     def __init__(self, setup: Setup, seed: int) -> None:
@@ -67,17 +67,17 @@ class World:
 
     @property
     def loss_count(self) -> int:
-        """How many crashes took what was not synced."""
+        """Returns how many crashes lost unsynced data."""
         return self.crashes["power cut"] + self.crashes["loss"]
 
     @property
     def is_open(self) -> bool:
         return self._log is not None
 
-    # How steps are done and crashes happen.
+    # How steps are carried out and crashes happen.
 
     def perform(self, step: Step, moment: Moment | None = None) -> bool:
-        """Do the step. False when the power was cut at `moment` of it, or in the midst of an earlier one."""
+        """Carries out the step. Returns False if the power was cut at `moment` of it, or during an earlier one."""
         self.clock.pass_ns(self.random.randrange(2_000_000))
         calls_before = self.disk.calls
         line = moment.at if moment and moment.kind == "line" else None
@@ -95,13 +95,13 @@ class World:
         return not self.disk.is_cut
 
     def draw_moment(self, step: Step) -> Moment:
-        """Some moment within the step, as far as its length is known from earlier ones."""
+        """Returns some moment within the step, as far as its length is known from earlier ones."""
         kind: Literal["line", "call"] = self.random.choice(("line", "line", "call"))
         longest = self.measured.get((step.name, kind), 400 if kind == "line" else 20)
         return Moment(kind, self.random.randint(1, longest + longest // 8 + 1))
 
     def crash(self, crash: Crash, seed: int) -> None:
-        """What was not synced is lost, or the process killed, unless that has happened already; the log is closed."""
+        """Loses unsynced data, or kills the process, unless that has happened already; closes the log."""
         self._log = self._second_log = None
         self._readers.clear()
         self.background.forget()
@@ -112,7 +112,10 @@ class World:
         else:
             self.disk = self.disk.after_power_cut(seed, same_boot=crash == "loss")
         self.crashes[crash] += 1
-        # Two crashes in a row are the worse one of them.
+        if self.disk.shipping is not None and self.setup.replication != "sync" and crash == "kill":
+            # The first disk is gone, and only what was synced waited for the second one.
+            crash = "loss"
+        # Two crashes in a row count as the worse of the two.
         self._last_crash = crash if self._last_crash == "kill" else self._last_crash
         if crash != "kill" and self.random.random() < 0.2:
             self.clock.set_back_ns(self.random.randrange(10**10))
@@ -123,7 +126,7 @@ class World:
     # Steps.
 
     def open(self) -> None:
-        """Open for writing, which recovers."""
+        """Opens for writing, which recovers."""
         self._log = self._open(self.setup.durability)
         if self.setup.second_durability is not None:
             self._second_log = self._open(self.setup.second_durability)
@@ -140,6 +143,7 @@ class World:
             max_block_count=self.setup.max_block_count,
             compression=self.setup.compression,
             background=self.background,
+            replication=self.setup.replication,
         )
 
     def close(self) -> None:
@@ -179,7 +183,7 @@ class World:
         self._acknowledge(numbers, durability)
 
     def _put_packed(self, log: Log, records: Packed) -> range:
-        """Appended alone, or as a broker does for all that wait."""
+        """Appends alone, or as a broker does for all waiting puts."""
         if len(records.payload) % 2:
             return log.append_packed([records])
         (outcome,) = log.settle([[records]])
@@ -188,7 +192,7 @@ class World:
         return numbers_of(outcome, [records])
 
     def _as_kafka(self, batch: Sequence[Sent], log: Log) -> Packed | None:
-        """Of each third batch what a Kafka client would send, where a log takes it."""
+        """Sends every third batch in Kafka's form, if a log accepts it."""
         if self.setup.version == 1 or sum(len(sent.body) for sent in batch) % 3:
             return None
         records = packed_rows([sent._asdict() for sent in batch])
@@ -204,31 +208,31 @@ class World:
             self.model.retire(self.log.first)
 
     def commit_reader(self, name: str, limit: int) -> None:
-        """Read on by at most `limit` messages, compare them, and commit the position reached."""
+        """Reads at most `limit` messages, compares them, and commits the position reached."""
         reader = self._readers[name] = self._readers.get(name) or self.log.reader(name, tag=READERS[name])
         try:
-            start, found = reader.position, reader.read(limit=limit)
+            start, messages = reader.position, reader.read(limit=limit)
         except NumberRetired as error:
             reader.seek(error.first)
-            start, found = reader.position, reader.read(limit=limit)
-        self._compare_read(name, start, limit, found)
+            start, messages = reader.position, reader.read(limit=limit)
+        self._compare_read(name, start, limit, messages)
         self.model.begin_commit(name, reader.position)
         reader.commit()
         if not self.disk.is_cut:
             self.model.commit(name, reader.position)
 
-    # What is compared.
+    # The comparisons.
 
     def check(self) -> None:
-        """The log, opened for writing after a crash, holds what it must and nothing that it may not."""
+        """The log, opened for writing after a crash, contains everything that it must and nothing that it may not."""
         crash, log = self._last_crash, self.log
         first, end = log.first, log.end
         least, greatest = self.model.end_bounds(crash)
         assert least <= end <= greatest, f"the log ends at {end}, not between {least} and {greatest}, after a {crash}"
         self._check_first(crash, first, end)
-        found = self._read_all(first, end)
-        self._compare(found, self.model.unchecked(crash))
-        self.model.settle(crash, found, first, end)
+        messages = self._read_all(first, end)
+        self._compare(messages, self.model.unchecked(crash))
+        self.model.settle(crash, messages, first, end)
         self._check_readers(crash, end)
         log.verify()
         self._last_crash = "kill"
@@ -236,8 +240,8 @@ class World:
     def peek(self) -> None:
         """Reads the log before it is recovered: right messages, or an error, and nothing is changed.
 
-        A killed process leaves the published end as it was. After a power cut the index may be older than the blocks,
-        or newer than what is left of them; the process that opens the log for writing finds out.
+        A killed process leaves the published end unchanged. After a power cut the index may be older than the blocks,
+        or newer than the rest of them; the process that opens the log for writing finds out.
         """
         before = self.disk.contents()
         try:
@@ -262,7 +266,7 @@ class World:
             self._compare([message])
 
     def check_all(self) -> None:
-        """Everything that was acknowledged is there now."""
+        """All acknowledged messages exist now."""
         assert self.log.end == self.model.acknowledged
         self._compare(self._read_all(self.log.first, self.log.end))
 
@@ -276,37 +280,37 @@ class World:
             reader = self._readers[name] = self.log.reader(name, tag=READERS[name])
             position = reader.position
             assert position <= end, f"reader {name} stands at {position}, behind the end {end}"
-            # Version 1 keeps a block and a position in it: of a block that was retired it no longer knows the numbers.
+            # Version 1 stores a block and a position in it: for a retired block it no longer knows the numbers.
             is_retired = self.setup.version == 1 and position < self.log.first and min(allowed) <= self.log.first
             if self.model.keeps_positions(crash) and not is_retired:
                 assert position in allowed, f"reader {name} stands at {position}, not at one of {sorted(allowed)}"
             self.model.settle_position(crash, name, position)
 
     def _read_all(self, first: int, end: int) -> list[Message]:
-        found: list[Message] = []
-        while first + len(found) < end:
-            part = self.log.read(first + len(found), limit=LIMIT)
-            assert part, f"nothing at {first + len(found)}, though the log ends at {end}"
-            found += part
-        assert [message.number for message in found] == list(range(first, end)), "numbers have gaps"
-        return found
+        messages: list[Message] = []
+        while first + len(messages) < end:
+            part = self.log.read(first + len(messages), limit=LIMIT)
+            assert part, f"nothing at {first + len(messages)}, though the log ends at {end}"
+            messages += part
+        assert [message.number for message in messages] == list(range(first, end)), "numbers have gaps"
+        return messages
 
-    def _compare_read(self, name: str, start: int, limit: int, found: Sequence[Message]) -> None:
-        """A reader gave the next messages that pass its filter."""
-        wanted = [
+    def _compare_read(self, name: str, start: int, limit: int, messages: Sequence[Message]) -> None:
+        """A reader returned the next messages that pass its filter."""
+        numbers = [
             number
             for number in range(start, self.model.acknowledged)
             if not READERS[name] or self.model.messages[number].tag.startswith("eu.")
         ]
-        assert [message.number for message in found] == wanted[:limit]
-        self._compare(found)
+        assert [message.number for message in messages] == numbers[:limit]
+        self._compare(messages)
 
-    def _compare(self, found: Sequence[Message], end: int | None = None) -> None:
-        """Numbers that increase, times that never decrease, and, before `end`, the very messages that were sent."""
-        for before, after in pairwise(found):
+    def _compare(self, messages: Sequence[Message], end: int | None = None) -> None:
+        """Numbers increase, times never decrease, and before `end` the messages equal the sent ones."""
+        for before, after in pairwise(messages):
             assert after.number > before.number, f"{after.number} follows {before.number}"
             assert after.timestamp >= before.timestamp, f"time runs backwards at {after.number}"
-        for message in found:
+        for message in messages:
             if end is not None and message.number >= end:
                 break
             sent = self.model.messages[message.number]

@@ -1,4 +1,4 @@
-"""What a stranger may do to a socket of the broker: each attack is one connection, or a few, from open to close."""
+"""The attacks of a stranger on a socket of the broker: each is one connection, or a few, from open to close."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ UNREADABLE: Final = (ProtocolError, ValueError, IndexError)
 
 
 class Login(NamedTuple):
-    """The login of an attacker, if the broker asks for one; None before it asks."""
+    """The login of an attacker, if the broker requires one; None before that."""
 
     user: str
     password: str
 
 
 class Wire:
-    """One connection of an attacker. Whatever the broker does to it is no error."""
+    """One connection of an attacker. Any reaction of the broker is acceptable."""
 
     def __init__(self, port: int, login: Login | None = None, source: str = HOST) -> None:
         self._socket = socket.create_connection((HOST, port), ANSWER_S_MAX, (source, 0))
@@ -53,7 +53,7 @@ class Wire:
             self._socket.sendall(data)
 
     def send_for(self, data: bytes, seconds: float) -> None:
-        """As much of it as the broker takes in that time."""
+        """Sends as much of it as the broker accepts in that time."""
         self._socket.settimeout(seconds)
         self.send(data)
         self._socket.settimeout(ANSWER_S_MAX)
@@ -62,7 +62,7 @@ class Wire:
         self.send(INT32.pack(len(content)) + content)
 
     def ask(self, api: Api, version: int, body: bytes) -> bytes | None:
-        """The body of the answer; None where the connection was closed."""
+        """Returns the body of the answer; None if the connection was closed."""
         self._count += 1
         self.frame(framed(api.key, version, body, self._count))
         while True:
@@ -74,21 +74,21 @@ class Wire:
                 return answer[INT32.size + is_flexible :]
 
     def answer(self) -> bytes | None:
-        """The next frame; None where there is none."""
+        """Returns the next frame; None if there is none."""
         head = self._receive(INT32.size)
         return None if head is None else self._receive(INT32.unpack(head)[0])
 
     def _receive(self, size: int) -> bytes | None:
-        parts, left = [], size
-        while left:
+        parts, missing = [], size
+        while missing:
             try:
-                piece = self._socket.recv(min(left, 1 << 20))
+                piece = self._socket.recv(min(missing, 1 << 20))
             except CLOSED:
                 return None
             if not piece:
                 return None
             parts.append(piece)
-            left -= len(piece)
+            missing -= len(piece)
         return b"".join(parts)
 
     def close(self) -> None:
@@ -96,11 +96,11 @@ class Wire:
 
 
 class Attacker:
-    """Draws attacks from a seed. `count` tells how many requests and pieces it has sent."""
+    """Draws attacks from a seed. `count` is the number of requests and pieces that were sent."""
 
     def __init__(self, port: int, chance: random.Random, login: Login | None = None, source: str = HOST) -> None:
         self._port, self._chance, self._login, self._source = port, chance, login, source
-        self._known, self._silent = Knowledge(), list[Wire]()
+        self._knowledge, self._silent = Knowledge(), list[Wire]()
         self.count = 0
         self.kinds: Sequence[Callable[[], None]] = (
             self.walk,
@@ -119,7 +119,7 @@ class Attacker:
         )
 
     def step(self) -> str:
-        """One attack, drawn; its name."""
+        """Carries out one random attack, and returns its name."""
         attack = self._chance.choice(self.kinds)
         attack()
         return attack.__name__
@@ -133,10 +133,13 @@ class Attacker:
 
     def _request(self, api: Api, version: int) -> bytes:
         self.count += 1
-        return valid_request(api, version, self._chance, self._known)
+        return valid_request(api, version, self._chance, self._knowledge)
 
     def every_key(self) -> list[str]:
-        """A valid request of every key in every version, each answered; those that got no answer, or none to read."""
+        """Sends a valid request of every key in every version.
+
+        Returns those without an answer, or with an unreadable one.
+        """
         missing, wire = [], self._wire()
         for api, version in VERSIONS:
             body = self._request(api, version)
@@ -149,7 +152,7 @@ class Attacker:
                 wire = self._wire()
                 continue
             try:
-                self._known.learn(decode_response(api.key, version, answer))
+                self._knowledge.learn(decode_response(api.key, version, answer))
             except UNREADABLE as error:
                 missing.append(f"{api.name} {version}: {error}")
             if api.key in SASL:
@@ -172,7 +175,7 @@ class Attacker:
             if answer is None:
                 break
             with suppress(*UNREADABLE):
-                self._known.learn(decode_response(api.key, version, answer))
+                self._knowledge.learn(decode_response(api.key, version, answer))
         wire.close()
 
     def tampered(self) -> None:
@@ -185,7 +188,7 @@ class Attacker:
         wire.close()
 
     def _last_answer(self, wire: Wire) -> None:
-        """Wait until all of it was worked on, or the connection is closed."""
+        """Waits until all of it was handled, or the connection is closed."""
         wire.ask(APIS[ApiKey.API_VERSIONS], 0, b"")
 
     def noise(self) -> None:
@@ -195,7 +198,7 @@ class Attacker:
         wire.close()
 
     def truncated(self) -> None:
-        """A frame that ends in its middle: the connection is closed, or says nothing any more."""
+        """A frame that ends in its middle: the connection is closed, or stays silent."""
         wire = self._wire()
         api, version = self._chance.choice(VERSIONS)
         content = framed(api.key, version, self._request(api, version))
@@ -215,7 +218,7 @@ class Attacker:
         wire.close()
 
     def replayed(self) -> None:
-        """The same request again and again, on the same connection and on the next."""
+        """The same request several times, on the same connection and on the next."""
         api, version = self._chance.choice(VERSIONS)
         content = framed(api.key, version, self._request(api, version))
         for _ in range(2):
@@ -226,7 +229,7 @@ class Attacker:
             wire.close()
 
     def out_of_order(self) -> None:
-        """Many requests at once, answers to none of which were awaited."""
+        """Many requests without waiting for an answer."""
         wire = self._wire()
         picked = [self._chance.choice(VERSIONS) for _ in range(20)]
         wire.send(
@@ -240,7 +243,7 @@ class Attacker:
         wire.close()
 
     def never_reads(self) -> None:
-        """Asks for much, and takes nothing of it."""
+        """Requests much, and reads nothing of it."""
         wire = self._wire()
         api = APIS[ApiKey.METADATA]
         content = framed(api.key, 1, encode_request(api.key, 1, {"topics": None}))
@@ -262,7 +265,7 @@ class Attacker:
         wire.close()
 
     def bombs(self, size: int) -> None:
-        """Little that unpacks to much, of every codec."""
+        """Small batches that unpack to much, of every codec."""
         wire = self._wire()
         for compression in BOMBS:
             self._produce(wire, bomb(compression, 1024), TOPICS[0])

@@ -1,4 +1,4 @@
-"""Batches that lie: about their counts, sizes, checksums and codecs, and about how much they unpack to."""
+"""Malicious batches: with wrong counts, sizes, checksums and codecs, and with a wrong unpacked size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADERS: Final = (
     ("warren.tag", b"\xff" * 200),
     ("warren.corr-offset", b"-5"),
 )
-"""Headers that mean nothing, and those that mean something here, with values that do and that do not."""
+"""Headers without a meaning, and those with a meaning here, with valid and invalid values."""
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 BOMBS: Final = (GZIP, SNAPPY, LZ4, ZSTD)
 ZSTD_BLOCK: Final = 128 << 10
@@ -33,7 +33,7 @@ PIECE: Final = 4 << 20
 
 
 def wounded(body: bytes, chance: random.Random) -> bytes:
-    """The bytes cut, lengthened, with some changed, or with a count in them that lies."""
+    """Returns the bytes cut, lengthened, with some changed, or with a wrong count."""
     data = bytearray(body)
     for _ in range(chance.choice([1, 1, 2, 5])):
         place = chance.randrange(len(data) + 1)
@@ -53,7 +53,7 @@ def wounded(body: bytes, chance: random.Random) -> bytes:
 
 
 def packed_as(records: bytes, compression: int, count: int, *, is_checked: bool = True) -> bytes:
-    """A batch of these bytes, whatever they are, with a checksum that fits them."""
+    """Returns a batch of these bytes, with a matching checksum."""
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch_of([(None, b"", [])])))
     head = head._replace(
         batch_length=KAFKA_BATCH_HEAD.size - KAFKA_LENGTH_END + len(records),
@@ -67,7 +67,7 @@ def packed_as(records: bytes, compression: int, count: int, *, is_checked: bool 
 
 
 def lying_batch(chance: random.Random) -> bytes:
-    """A batch that was tampered with; its maker took the checksum of what it says, or did not."""
+    """Returns a batch that was tampered with, with or without a matching checksum."""
     headers = [chance.choice(HEADERS)]
     rows = [(b"k", chance.randbytes(chance.choice([0, 5, 300])), headers) for _ in range(chance.choice([1, 80]))]
     producer = chance.choice((-1, -1, 7))
@@ -92,7 +92,9 @@ def lying_batch(chance: random.Random) -> bytes:
 
 @functools.cache
 def bomb(compression: int, size: int) -> bytes:
-    """A batch of about `size` bytes that says it has one record, and unpacks to as many zeros as there can be."""
+    """Returns a batch of about `size` bytes that claims to have one record, and unpacks to as many
+    zeros as possible.
+    """
     room = size - KAFKA_BATCH_HEAD.size
     make = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}[compression]
     return packed_as(make(room), compression, 1)
@@ -116,7 +118,7 @@ def _lz4(room: int) -> bytes:
 
 
 def _zstd(room: int) -> bytes:
-    """Blocks that say: this byte, 128 KiB times."""
+    """Returns blocks that stand for this byte, 128 KiB times."""
     block = (1 << 1 | ZSTD_BLOCK << 3).to_bytes(3, "little") + b"\0"
     last = (1 | 1 << 1 | ZSTD_BLOCK << 3).to_bytes(3, "little") + b"\0"
     return b"\x28\xb5\x2f\xfd\x00\x38" + block * max(0, room // len(block) - 2) + last
@@ -124,5 +126,5 @@ def _zstd(room: int) -> bytes:
 
 @functools.cache
 def large_record(compression: int, size: int) -> bytes:
-    """A batch of one record as it should be, whose value is `size` zeros, and which is to be delivered later."""
+    """Returns a valid batch of one record, whose value is `size` zeros, and which is to be delivered later."""
     return batch_of([(None, bytes(size), [("warren.deliver-at", b"2100-01-01T00:00Z")])], compression=compression)

@@ -1,4 +1,4 @@
-"""Attacks on a broker, round after round, and what is looked at after each of them."""
+"""Attacks on a broker, round after round, and the checks after each of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tests.support.broker.watched import Usage, WatchedBroker, watched_broker
 from warren.errors import CorruptRecord
 
 MEMORY_MAX: Final = 1200 << 20
-"""What the process may ever take: a batch that unpacks to the most it may is there once, not once for each client."""
+"""The most memory that the process may ever take: a batch that unpacks to the limit is in memory once, not once per
+client.
+"""
 MEMORY_GROWTH_MAX: Final = 400 << 20
 FILES_GROWTH_MAX: Final = 60
 THREADS_MAX: Final = 40
@@ -26,7 +28,7 @@ SETTLE_S: Final = 20.0
 
 
 class Outcome(NamedTuple):
-    """What was sent, how often the other client was served meanwhile, and what was wrong."""
+    """The requests that were sent, how often the other client was served during them, and the faults."""
 
     seed: int
     requests: int
@@ -46,12 +48,12 @@ def fuzz(
     bomb_size: int = 1 << 20,
     progress: Callable[[int], None] = lambda round_number: None,
 ) -> Outcome:
-    """Attack a broker `rounds` times over, with and without a password where it is secured; then look at the store."""
+    """Attacks a broker in `rounds` rounds, with and without a password if it is secured; then checks the store."""
     path, variables = directory / "data", {"WARREN_BROKER_DELIVER_AT": "all"}
     if is_secured:
         variables["WARREN_SECURITY_SASL"] = "true"
         warren.open(path).close()
-        run_warren("user", "create", ANN.user, "--store", str(path), folder=directory, given=ANN.password + "\n")
+        run_warren("user", "create", ANN.user, "--store", str(path), folder=directory, stdin=ANN.password + "\n")
     with watched_broker(path, "--durability", "os", variables=variables) as target:
         witness = Witness(target.port, ANN if is_secured else None)
         witness.step()
@@ -83,10 +85,10 @@ def _attack(
     progress: Callable[[int], None],
 ) -> tuple[list[str], Counter[str]]:
     attacks: Counter[str] = Counter()
-    known = attackers[-1]
-    faults = [f"no answer: {one}" for one in known.every_key()]
+    client = attackers[-1]
+    faults = [f"no answer: {one}" for one in client.every_key()]
     witness.step()
-    known.bombs(bomb_size)
+    client.bombs(bomb_size)
     witness.step()
     for number in range(rounds):
         for attacker in attackers:
@@ -102,14 +104,14 @@ def _attack(
 
 
 def _settled(target: WatchedBroker, witness: Witness, first: Usage) -> Usage:
-    """What it takes when those that attacked are gone and their topics are deleted."""
+    """Returns its memory when the attackers have disconnected and their topics are deleted."""
     deadline = time.monotonic() + SETTLE_S
     while target.is_running:
         witness.tidy()
         witness.step()
-        found = target.usage()
-        if not _judge(target, first, found) or time.monotonic() > deadline:
-            return found
+        usage = target.usage()
+        if not _judge(target, first, usage) or time.monotonic() > deadline:
+            return usage
         time.sleep(0.1)
     return first
 
@@ -127,7 +129,7 @@ def _judge(target: WatchedBroker, first: Usage, last: Usage) -> list[str]:
 
 
 def _verify(path: Path, count: int) -> list[str]:
-    """What is damaged in the store, and what the other client put and is not there."""
+    """Returns the damage of the store, and the messages of the other client that are missing."""
     faults = []
     with warren.open(path) as store:
         for name in store.topics():
@@ -136,7 +138,7 @@ def _verify(path: Path, count: int) -> list[str]:
                     log.verify(lambda number: None)
                 except CorruptRecord as damage:
                     faults.append(f"{name}: {damage}")
-        kept = [message.body for message in store.topic("witness").since(0)]
-    if kept != [b"%d" % number for number in range(count)]:
-        faults.append(f"{len(kept)} of {count} messages of the other client are there")
+        bodies = [message.body for message in store.topic("witness").since(0)]
+    if bodies != [b"%d" % number for number in range(count)]:
+        faults.append(f"{len(bodies)} of {count} messages of the other client are there")
     return faults

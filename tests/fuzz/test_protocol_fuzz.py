@@ -1,4 +1,4 @@
-"""Bytes from a stranger: the decoders give a request or one of their own errors, and take memory in proportion.
+"""Bytes from a stranger: the decoders return a request or raise one of their own errors, and take memory in proportion.
 
 Everything is drawn from a seed, which a failure prints.
 """
@@ -37,7 +37,7 @@ Decoder = Callable[[memoryview], object]
 
 
 def peak_of(decode: Decoder, body: bytes) -> int:
-    """How much memory decoding takes at most. Nothing but the decoders' own errors is let through."""
+    """Returns how much memory decoding takes at most. Only the decoders' own errors are accepted."""
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     with suppress(MalformedRequest, UnsupportedRequest, BadBatch):
@@ -126,7 +126,7 @@ def test_a_peer_that_announces_much_and_sends_little_costs_little() -> None:
     for reader in readers:
         reader.feed(struct.pack(">i", 90 << 20) + b"x")
 
-    # Announced memory is not touched before it is received; what is touched is what counts.
+    # Announced memory is not touched before it is received. Only touched memory counts.
     with open("/proc/self/statm") as statm:
         resident = int(statm.read().split()[1]) * 4096
     assert resident < 20 * 90 << 20
@@ -151,7 +151,7 @@ def test_batches_with_false_counts_sizes_and_checksums(seed: int) -> None:
                 attributes=chance.choice([head.attributes, head.attributes, 1, 2, 3, 4]),
             )
             data[: KAFKA_BATCH_HEAD.size] = KAFKA_BATCH_HEAD.pack(*lying)
-            # Its maker took the checksum of what it says, whatever that is.
+            # Its maker computed the checksum of its content, valid or not.
             lying = lying._replace(checksum=crc32c(bytes(data[KAFKA_CHECKED_AT:])))
             data[: KAFKA_BATCH_HEAD.size] = KAFKA_BATCH_HEAD.pack(*lying)
 

@@ -1,4 +1,4 @@
-"""A valid request of every key in every version, which speaks of topics, groups and members that may be there."""
+"""A valid request of every key in every version, which names topics, groups and members that may exist."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Knowledge:
     """Values of the answers by the names of their fields: ids of members, producers and topics, epochs, numbers."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Any]] = {}
+        self._values: dict[str, list[Any]] = {}
 
     def learn(self, answer: WireStruct) -> None:
         if WITNESS_TOPIC in [value for value in fields_of(answer).values() if isinstance(value, str)]:
-            # Each client may delete what the other one has.
+            # Each client may delete the topics of the other one.
             return
         for name, value in fields_of(answer).items():
             if isinstance(value, WireStruct):
@@ -87,33 +87,33 @@ class Knowledge:
                     if isinstance(one, WireStruct):
                         self.learn(one)
             elif isinstance(value, int | str) or (isinstance(value, bytes) and len(value) == 16):
-                self._found.setdefault(name, []).append(value)
-                del self._found[name][:-LEARNED_MAX]
+                self._values.setdefault(name, []).append(value)
+                del self._values[name][:-LEARNED_MAX]
 
     def find(self, name: str, kind: str, chance: random.Random) -> Any:
         """Returns a value of this name and kind from an earlier answer, or None if there was none."""
-        wanted = str if kind == "string" else bytes if kind == "uuid" else int
-        known = [value for value in self._found.get(name, ()) if isinstance(value, wanted)]
-        return chance.choice(known) if known else None
+        kind_of_value = str if kind == "string" else bytes if kind == "uuid" else int
+        values = [value for value in self._values.get(name, ()) if isinstance(value, kind_of_value)]
+        return chance.choice(values) if values else None
 
 
-def values_for(fields: Sequence[Field], version: int, chance: random.Random, known: Knowledge) -> dict[str, Any]:
+def values_for(fields: Sequence[Field], version: int, chance: random.Random, knowledge: Knowledge) -> dict[str, Any]:
     """A value for each field that the version carries."""
-    return {field.name: _value(field, version, chance, known) for field in fields if version in field.versions}
+    return {field.name: _value(field, version, chance, knowledge) for field in fields if version in field.versions}
 
 
-def _value(field: Field, version: int, chance: random.Random, known: Knowledge) -> Any:
+def _value(field: Field, version: int, chance: random.Random, knowledge: Knowledge) -> Any:
     if version in field.nullable and chance.random() < 0.15:
         return None
     if field.is_array:
         one = field._replace(is_array=False, nullable=field.nullable._replace(first=0, last=-1))
-        return [_value(one, version, chance, known) for _ in range(chance.choice((1, 1, 1, 2, 0)))]
+        return [_value(one, version, chance, knowledge) for _ in range(chance.choice((1, 1, 1, 2, 0)))]
     if field.kind == STRUCT:
         if {one.name for one in field.fields} == {"partition", "message_count", "checksum", "payload"}:
             return _packed(chance)
-        return values_for(field.fields, version, chance, known)
+        return values_for(field.fields, version, chance, knowledge)
     if field.name not in NUMBERS and chance.random() < 0.8:
-        value = known.find(field.name, field.kind, chance)
+        value = knowledge.find(field.name, field.kind, chance)
         if value is not None and _fits(field, value):
             return value
     return _primitive(field, chance)
@@ -134,7 +134,7 @@ def _primitive(field: Field, chance: random.Random) -> Any:
         case "bytes":
             return chance.choice((SUBSCRIPTION, b"", b"\0ann\0wrong", chance.randbytes(20)))
     if field.name == "call_number":
-        # A number stands for one call: what is asked under one that was used is not done.
+        # A number identifies one call: a call with a used number is not carried out.
         return chance.randrange(1 << 40)
     odd = [number for number in ODD_NUMBERS if _fits(field, number)]
     if field.name in NUMBERS:
@@ -148,19 +148,19 @@ def _fits(field: Field, value: Any) -> bool:
 
 
 def _packed(chance: random.Random) -> dict[str, Any]:
-    """A record as our own calls carry it."""
+    """Returns a record in the form of our own calls."""
     [packed] = pack(Batch([b"a", b"b", b"c"]))
     return fields_of(wire_record(chance.choice((0, 1)), packed))
 
 
-def valid_request(api: Api, version: int, chance: random.Random, known: Knowledge) -> bytes:
+def valid_request(api: Api, version: int, chance: random.Random, knowledge: Knowledge) -> bytes:
     """The body of a request."""
     fields = message_named(f"{api.name}Request").fields
-    return encode_request(api.key, version, values_for(fields, version, chance, known))
+    return encode_request(api.key, version, values_for(fields, version, chance, knowledge))
 
 
 def framed(api_key: int, version: int, body: bytes, correlation_id: int = 1, client_id: str | None = "fuzz") -> bytes:
-    """The request as it stands in a frame, without the size before it."""
+    """Returns the request as it is in a frame, without its size."""
     api = APIS.get(api_key)
     is_flexible = api is not None and api.is_flexible(version)
     return request_frame(

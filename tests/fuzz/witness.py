@@ -1,4 +1,4 @@
-"""A client of the broker under attack, which must not notice anything."""
+"""A client of the broker under attack, which must not notice the attack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METADATA_VERSION: Final = 1
 
 
 class Witness:
-    """Another connection, which puts and fetches all the while: it is never closed, nor its order broken."""
+    """Another connection, which puts and fetches all the time: it is never closed, and its order is never broken."""
 
     def __init__(self, port: int, login: tuple[str, str] | None = None) -> None:
         self._caller = Caller(("127.0.0.1", port))
@@ -30,7 +30,7 @@ class Witness:
             assert self._caller.call(ApiKey.SASL_AUTHENTICATE, 1, {"auth_bytes": token}).error_code == 0
 
     def step(self) -> None:
-        """Put one message and fetch it."""
+        """Puts one message and fetches it."""
         body = b"%d" % self.count
         assert self._caller.produce(WITNESS_TOPIC, batch_of([(None, body, [])])) == (0, self.count)
         assert self._fetch(self.count) == [body]
@@ -41,14 +41,14 @@ class Witness:
         topics = [{"topic": WITNESS_TOPIC, "partitions": [part]}]
         values = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": topics}
         answer: Fields = self._caller.call(ApiKey.FETCH, FETCH_VERSION, values)
-        found = answer.responses[0].partitions[0]
-        assert found.error_code == 0
-        return [body for batch in split(memoryview(found.records)) for body in _bodies(batch)]
+        partition = answer.responses[0].partitions[0]
+        assert partition.error_code == 0
+        return [body for batch in split(memoryview(partition.records)) for body in _bodies(batch)]
 
     def tidy(self) -> None:
-        """Delete every topic but its own: what strangers made is theirs no longer."""
-        found = self._caller.call(ApiKey.METADATA, METADATA_VERSION, {"topics": None})
-        names: list[Any] = [topic.name for topic in found.topics if topic.name != WITNESS_TOPIC]
+        """Deletes every topic except its own, so that strangers lose their topics."""
+        answer = self._caller.call(ApiKey.METADATA, METADATA_VERSION, {"topics": None})
+        names: list[Any] = [topic.name for topic in answer.topics if topic.name != WITNESS_TOPIC]
         if names:
             self._caller.call(ApiKey.DELETE_TOPICS, 1, {"topic_names": names, "timeout_ms": 1000})
 

@@ -1,4 +1,4 @@
-"""What schemathesis leaves out: topics of a thousand partitions, each of which takes files and time."""
+"""The cases that schemathesis skips: topics of a thousand partitions, each of which takes files and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARTITIONS_MAX = 3
 
 @schemathesis.hook
 def filter_case(context: schemathesis.HookContext, case: schemathesis.Case[Any]) -> bool:
-    """Whether the case is tried."""
+    """Returns whether the case is tried."""
     body: Any = case.body
     count = body.get("partitions") if isinstance(body, dict) else None
     return not isinstance(count, int | float) or not PARTITIONS_MAX < count <= 1000

@@ -1,4 +1,7 @@
-"""After a failed sync the broker says that it is not ready, and reopens the log by itself. EMFILE is an error code."""
+"""After a failed sync the broker reports that it is not ready, and reopens the log automatically.
+
+EMFILE is an error code.
+"""
 
 from __future__ import annotations
 

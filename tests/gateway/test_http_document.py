@@ -1,4 +1,4 @@
-"""docs/http.md says what is so: its examples run and answer that, and its tables are those of the code."""
+"""docs/http.md is true: its examples run with these answers, and its tables are those of the code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.broker.http import Http, running_http
+from tests.support.broker.standings import SLAVE_STATUS, STANDING
 from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT
+from warren.gateway.handlers.metrics import cluster_families, slave_families
 from warren.gateway.http.counts import Counts
 from warren.gateway.http.problems import STATUSES
 from warren.gateway.http.types import HttpReply, HttpRequest
@@ -23,7 +25,7 @@ parser = pytest.importorskip("prometheus_client.parser")
 
 DOCUMENT = (ROOT / "docs/http.md").read_text()
 SHOWN_OTHERWISE = {"time", "timestamp", "due", "offset", "lease", "id"}
-"""What is another one each time."""
+"""Fields with another value each time."""
 
 
 async def openapi(asked: HttpRequest) -> HttpReply:
@@ -31,7 +33,7 @@ async def openapi(asked: HttpRequest) -> HttpReply:
 
 
 def examples() -> list[tuple[str, str]]:
-    """Each command with what it answers; empty where it answers with nothing."""
+    """Yields each command with its answer; empty if it has no answer."""
     found: list[tuple[str, str]] = []
     for line in fenced(DOCUMENT, "console")[0].splitlines():
         if line.startswith("$ "):
@@ -42,7 +44,7 @@ def examples() -> list[tuple[str, str]]:
 
 
 def asked(served: Http, command: str) -> bytes:
-    """What curl would ask, asked."""
+    """Sends the request that curl would send."""
     words = iter(shlex.split(command)[2:])
     method, body, path, headers = "GET", None, "", {}
     for word in words:
@@ -59,14 +61,14 @@ def asked(served: Http, command: str) -> bytes:
 
 
 def same_but(document: Any) -> Any:
-    """Without what is another one each time."""
+    """Returns it without the fields that have another value each time."""
     if isinstance(document, dict):
         return {name: "…" if name in SHOWN_OTHERWISE and each else same_but(each) for name, each in document.items()}
     return [same_but(each) for each in document] if isinstance(document, list) else document
 
 
 def replaced(command: str, seen: dict[str, str]) -> str:
-    """With the tokens and ids that this broker gave in the place of those that the document has."""
+    """Returns it with the tokens and ids of this broker instead of those of the document."""
     for shown, given in seen.items():
         command = command.replace(shown, given)
     return command
@@ -120,6 +122,7 @@ def test_the_document_has_every_metric_and_every_status(tmp_path: Path) -> None:
         for name, family in families.items()
         if name.startswith("warren_")
     }
+    served_names |= {each.name for each in [*cluster_families(STANDING), *slave_families(SLAVE_STATUS)]}
     statuses = {int(each) for cell, _ in rows(DOCUMENT, "Errors", "status", "when") for each in cell.split(", ")}
     fields = {
         name for cell, _ in rows(DOCUMENT, "Statistics", "field", "what it is") for name in re.findall(r"\w+", cell)

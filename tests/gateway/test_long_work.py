@@ -1,4 +1,4 @@
-"""Work over HTTP that takes long: bounded before it begins, done beside the event loop, and shared by who asks."""
+"""Work over HTTP that takes long: bounded before it begins, done off the event loop, and shared by requests."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def test_a_read_scans_a_limited_range_and_returns_where_to_continue(
 
     assert asked > 3
     assert [message["number"] for message in found] == [COUNT - 1]
-    # One that waits goes on by itself.
+    # A waiting request continues automatically.
     assert [message["number"] for message in waited["messages"]] == [COUNT - 1]
 
 
-def test_a_read_of_all_partitions_goes_on_in_turns_and_finds_all_by_time(
+def test_a_read_of_all_partitions_continues_in_turns_and_finds_all_by_time(
     served: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "SCANNED_SIZE_MAX", 2 * len(BODY))
@@ -185,7 +185,7 @@ def test_a_read_backwards_scans_a_limited_range(served: Http, monkeypatch: pytes
 
 
 class SlowBroker:
-    """A broker whose looks end when the test says so."""
+    """A broker whose reads end when the test says so."""
 
     def __init__(self) -> None:
         self.looks: list[asyncio.Future[StoreStatus]] = []
@@ -219,7 +219,7 @@ def test_requests_that_come_during_a_poll_share_the_next_one() -> None:
         first, second = StoreStatus([], []), StoreStatus([], [])
         broker.looks[0].set_result(first)
         await turns()
-        # What began before they came is not for them.
+        # A read that began before they came is not for them.
         assert early.result() is first
         assert not any(task.done() for task in late)
         assert len(broker.looks) == 2

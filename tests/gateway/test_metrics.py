@@ -1,4 +1,4 @@
-"""Metrics are what Prometheus reads, and count what happened: requests, bytes, errors, puts, commits and lag."""
+"""Metrics in the format of Prometheus, with the right counts: requests, bytes, errors, puts, commits and lag."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_topics_groups_and_parked_messages_have_metrics(served: Http) -> None:
         group.read(limit=2)
         group.commit()
         served.ask("POST", "/v1/topics/orders/groups/workers/take", {"limit": 1})
-        # What was looked up a moment ago may be shown again.
+        # A result from a moment ago may be returned again.
         until(lambda: ("warren_group_leased", WORKERS) in samples(served))
 
         found = samples(served)

@@ -1,4 +1,4 @@
-"""OpenAPI tells what is served, and what is served keeps to it whatever schemathesis sends."""
+"""OpenAPI describes what is served, and the server keeps to it for any input of schemathesis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.gateway.route_table import routes_of
 from warren.protocol.native.calls import error_kinds
 
 WITHOUT = "positive_data_acceptance"
-"""Of texts OpenAPI can limit the characters, and Warren limits the bytes."""
+"""OpenAPI can limit the characters of texts, while Warren limits their bytes."""
 
 
 async def openapi(asked: HttpRequest) -> HttpReply:

@@ -1,4 +1,4 @@
-"""The topic of a durable queue behind a broker: no door but the queue's own leads into it."""
+"""The topic of a durable queue behind a broker: only the queue's own calls put into it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATER = [("warren.deliver-at", b"99999999999999")]
 
 
 class Trap:
-    """What writes a file when it is unpickled."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,7 +75,7 @@ def test_a_pickle_that_a_stranger_puts_never_runs_in_a_worker(served: Http, stor
     assert not caught.exists()
 
 
-def test_produce_is_refused_whatever_kind_of_producer_sends_it(served: Http, store: RemoteStore) -> None:
+def test_produce_is_refused_for_every_kind_of_producer(served: Http, store: RemoteStore) -> None:
     with Caller(served.running) as caller:
         _, id, epoch = caller.init()
         _, tx_id, tx_epoch = caller.init("tx")

@@ -1,4 +1,4 @@
-"""The REST face: what is put over HTTP is there for Kafka's clients and for embedded ones, and the other way round."""
+"""REST: messages that are put over HTTP are visible to Kafka's clients and to embedded ones, and the reverse."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_messages_are_taken_and_settled_by_tokens(served: Http) -> None:
     again = served.ask("POST", f"{group}/take", {"limit": 3, "wait_s": 5}).document["messages"]
     lost = served.ask("POST", f"{group}/ack", {"leases": [leases["failed"]]})
     facts = served.get(group)
-    # The broker cannot know whether an HTTP client is still there: these leases run out unless they are extended.
+    # The broker cannot know whether an HTTP client is still connected: these leases end unless they are extended.
     assert not served.broker.store.renewals._hands
 
     assert [acked.status, nacked.status, extended.status] == [204] * 3
@@ -301,7 +301,7 @@ def test_a_too_large_message_costs_no_attempt_and_is_passed_by_rejecting_it(serv
     assert (letter["number"], letter["reason"], letter["message"]["body"]) == (1, "too large", None)
 
 
-def test_a_message_for_a_client_that_has_gone_costs_no_attempt(served: Http) -> None:
+def test_a_message_for_a_disconnected_client_costs_no_attempt(served: Http) -> None:
     topic = served.broker.store.topic("left-alone")
     topic.put(b"work")
 

@@ -1,4 +1,4 @@
-"""`warren stats` of a broker: traffic, syncs, topics and lag, once or again and again, for people and for programs."""
+"""`warren stats` of a broker: traffic, syncs, topics and lag, once or repeatedly, for people and for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tidy.source import SOURCE
 from warren.broker.services.memory_budget import MemoryKind
 from warren.broker.settings import BrokerSettings
 from warren.cli.main import app
-from warren.cli.output.broker_watch import StatsPair, shown
+from warren.cli.output.broker_watch import StatsPair, tables_of
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_watching_continues_until_it_is_interrupted(broker: RunningBroker) -> No
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["localhost:1", "--window", "1m"], "--window goes with a store in a directory"),
+        (["localhost:1", "--window", "1m"], "--window can only be used with a store in a directory"),
         (["localhost:1", "--server", "localhost:2"], "each name a broker"),
-        (["--store", "data", "--watch"], "--watch goes with a broker"),
+        (["--store", "data", "--watch"], "--watch can only be used with a broker"),
         (["localhost:many"], "expected host:port"),
         (["localhost:1", "--every", "1d"], "--every: expected 0.1 to 3600 seconds"),
     ],
@@ -116,7 +116,7 @@ def test_a_restarted_broker_has_no_negative_rates() -> None:
     seen = StatsPair(before, document)
 
     assert set(seen.rates().values()) == {0.0}
-    assert shown("here", seen)
+    assert tables_of("here", seen)
 
 
 def test_memory_held_for_clients_is_shown_by_kind(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Records that cannot be read, put through Produce: all doors of the broker pass over them, and the metrics count."""
+"""Records that cannot be read, put through Produce: all readers of the broker skip them, and the metrics count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The long mixed run, for a while: `make soak` runs it with a thousand kills."""
+"""The long mixed run, for a short time: `make soak` runs it with a thousand kills."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SIZES = st.one_of(st.integers(0, 40), st.integers(0, 900), st.sampled_from([4000
 
 
 class Step(NamedTuple):
-    """One call: by which way, on which of the two logs of a pair, and the sizes of the bodies."""
+    """One call: its kind, its log of a pair, and the sizes of the bodies."""
 
     way: str
     place: int
@@ -79,7 +79,7 @@ class Pair:
         return [str(outcome) for outcome in log.settle([[pack_single(body, **fields)] for body in bodies])]
 
     def files(self) -> dict[str, bytes]:
-        """The blocks as they lie on disk."""
+        """Returns the blocks as they are on disk."""
         return {path.name: path.read_bytes() for path in sorted(self.directory.glob("*.block"))}
 
 

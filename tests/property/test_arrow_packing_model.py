@@ -1,4 +1,4 @@
-"""What is packed from Arrow is, byte for byte, what is packed from the same messages as Python values."""
+"""Records that are packed from Arrow equal, byte for byte, those of the same messages as Python values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int3
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Batch, pa.RecordBatch]:
-    """Messages, some of whose columns are not there, and the same in Arrow: as a slice, and of any fitting types."""
+    """Messages, some of whose columns are missing, and the same in Arrow: as a slice, and of any fitting types."""
     count = draw(st.integers(0, 40))
 
     def column(values: st.SearchStrategy[Any]) -> list[Any] | None:
@@ -45,11 +45,11 @@ def batches(draw: st.DrawFn) -> tuple[Batch, pa.RecordBatch]:
         "headers": HEADERS,
         "corr_offset": pa.int64(),
     }
-    given = {"body": bodies, "tag": tags, "key": keys, "id": ids, "headers": maps, "corr_offset": corr_offsets}
+    columns = {"body": bodies, "tag": tags, "key": keys, "id": ids, "headers": maps, "corr_offset": corr_offsets}
     before = draw(st.integers(0, 3))
     arrays = {
         name: _array([values[0] if values else b""] * before + values, kinds[name])[before:]
-        for name, values in given.items()
+        for name, values in columns.items()
         if values is not None
     }
     rows = Batch(
@@ -91,10 +91,10 @@ def test_the_bytes_are_those_of_the_rows(
 ) -> None:
     rows, arrow = both
 
-    wanted = _packed(lambda: list(pack_batch(rows, "", compression, record_size_max, marker)))
+    expected = _packed(lambda: list(pack_batch(rows, "", compression, record_size_max, marker)))
     packed = _packed(lambda: list(pack_arrow(arrow, compression, record_size_max, marker)))
 
-    assert packed == wanted
+    assert packed == expected
 
 
 @given(both=batches())
@@ -102,9 +102,9 @@ def test_the_bytes_are_those_of_the_rows(
 def test_the_rows_are_those_of_the_messages(both: tuple[Batch, pa.RecordBatch]) -> None:
     rows, arrow = both
 
-    found = rows_of(arrow)
+    columns = rows_of(arrow)
 
-    assert [_list(column) for column in found] == [_list(column) for column in rows]
+    assert [_list(column) for column in columns] == [_list(column) for column in rows]
 
 
 def _list(column: Any) -> Any:
@@ -144,10 +144,10 @@ def test_columns_are_refused_with_the_errors_of_rows(name: str, kind: pa.DataTyp
     plain: list[Any] = [dict(each) for each in values] if kind == HEADERS else values
     arrow = pa.RecordBatch.from_arrays([pa.array([b"1", b"2"]), pa.array(values, kind)], ["body", name])
 
-    wanted = _packed(lambda: list(pack_batch(Batch([b"1", b"2"], **{column: plain}), "", 0, 1 << 20)))
+    expected = _packed(lambda: list(pack_batch(Batch([b"1", b"2"], **{column: plain}), "", 0, 1 << 20)))
     packed = _packed(lambda: list(pack_arrow(arrow, 0, 1 << 20)))
 
-    assert packed == wanted
+    assert packed == expected
 
 
 def test_large_headers_of_many_messages_are_packed_like_small_ones() -> None:
@@ -161,7 +161,7 @@ def test_large_headers_of_many_messages_are_packed_like_small_ones() -> None:
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({"body": pa.array([b"", None])}, "every body is bytes"),
+        ({"body": pa.array([b"", None])}, "column body: expected bytes"),
         ({"body": pa.array([1, 2])}, "column body is int64"),
         ({"tag": pa.array(["a", "b"])}, "a body"),
         ({"body": pa.array([b"", b""]), "value": pa.array([1, 2])}, "there is no 'value'"),
@@ -185,11 +185,11 @@ def test_invalid_text_is_refused(name: str) -> None:
         column = pa.MapArray.from_arrays(offsets, broken, pa.array([b"", b""]))
     batch = pa.RecordBatch.from_arrays([pa.array([b"", b""]), column], ["body", name])
 
-    with pytest.raises(BadInput, match="no UTF-8"):
+    with pytest.raises(BadInput, match="is not UTF-8"):
         list(pack_arrow(batch, 0, 1 << 20))
 
 
-def test_bytes_behind_a_null_are_ignored() -> None:
+def test_bytes_after_a_null_are_ignored() -> None:
     present = pa.py_buffer(b"\x05")
     keys = pa.Array.from_buffers(
         pa.binary(), 3, [present, pa.py_buffer(pa.array([0, 1, 3, 4], pa.int32()).buffers()[1]), pa.py_buffer(b"axxb")]

@@ -27,7 +27,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DelayMachine(RuleBasedStateMachine):
-    """Two openings of one store, and a list of what is parked. One of the two is the mover."""
+    """Two openings of one store, and a list of the parked messages. One of the two is the mover."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,40 +64,40 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule(opener=OPENERS, delay_ms=DELAYS_MS, key=KEYS, size=st.sampled_from((0, 10, 900)))
     def put(self, opener: int, delay_ms: int, key: bytes | None, size: int) -> None:
-        held = self.topic(opener).put(self.new_body(size), key=key, delay=delay_ms / 1000)
-        assert held.due_us == self.now_us + delay_ms * 1000
-        self.note(held)
+        delayed = self.topic(opener).put(self.new_body(size), key=key, delay=delay_ms / 1000)
+        assert delayed.due_us == self.now_us + delay_ms * 1000
+        self.note(delayed)
 
     @rule(opener=OPENERS, at_ms=st.integers(-300, 300))
     def put_for_a_time(self, opener: int, at_ms: int) -> None:
         when = EPOCH + timedelta(microseconds=self.now_us + at_ms * 1000)
-        held = self.topic(opener).put(self.new_body(), deliver_at=when)
-        assert held.due == when
-        self.note(held)
+        delayed = self.topic(opener).put(self.new_body(), deliver_at=when)
+        assert delayed.due == when
+        self.note(delayed)
 
     @rule(opener=OPENERS, count=st.integers(1, 9), delay_ms=DELAYS_MS)
     def put_many(self, opener: int, count: int, delay_ms: int) -> None:
         first = self.puts
         handles = self.topic(opener).put_many([self.new_body() for _ in range(count)], delay=delay_ms / 1000)
-        for number, held in enumerate(handles, first + 1):
-            self.note(held, b"%d" % number)
+        for number, delayed in enumerate(handles, first + 1):
+            self.note(delayed, b"%d" % number)
 
     def new_body(self, size: int = 0) -> bytes:
         self.puts += 1
         self.body = b"%d" % self.puts + b"." * size
         return self.body
 
-    def note(self, held: Delayed, body: bytes = b"") -> None:
-        self.parked.append((held.due_us, body or self.body, held))
-        self.handles.append(held)
+    def note(self, delayed: Delayed, body: bytes = b"") -> None:
+        self.parked.append((delayed.due_us, body or self.body, delayed))
+        self.handles.append(delayed)
 
     @rule(opener=OPENERS, data=st.data())
     def cancel(self, opener: int, data: st.DataObject) -> None:
         if self.handles:
-            held = data.draw(st.sampled_from(self.handles))
-            is_parked = any(other is held for _, _, other in self.parked)
-            assert self.topic(opener).cancel(held.id) is is_parked
-            self.parked = [row for row in self.parked if row[2] is not held]
+            delayed = data.draw(st.sampled_from(self.handles))
+            is_parked = any(other is delayed for _, _, other in self.parked)
+            assert self.topic(opener).cancel(delayed.id) is is_parked
+            self.parked = [row for row in self.parked if row[2] is not delayed]
 
     @rule(opener=OPENERS)
     def move(self, opener: int) -> None:
@@ -105,7 +105,7 @@ class DelayMachine(RuleBasedStateMachine):
         self.move_now(opener)
 
     def let_topics_be_listed(self) -> None:
-        """Topics that have something parked for the first time are seen when a little time has passed."""
+        """A topic that parks its first message is noticed when a little time has passed."""
         self.clock.pass_ns(int(LIST_S * 1000) * MS + MS)
 
     def move_now(self, opener: int) -> None:
@@ -147,9 +147,9 @@ class DelayMachine(RuleBasedStateMachine):
     def what_is_parked_is_listed_by_due_time(self) -> None:
         if hasattr(self, "parked"):
             for opener in (0, 1):
-                found = [(entry.due, entry.body, entry.id) for entry in self.topic(opener).scheduled()]
-                assert sorted(found) == sorted((held.due, body, held.id) for _, body, held in self.parked)
-                assert [due for due, _, _ in found] == sorted(due for due, _, _ in found)
+                entries = [(entry.due, entry.body, entry.id) for entry in self.topic(opener).scheduled()]
+                assert sorted(entries) == sorted((delayed.due, body, delayed.id) for _, body, delayed in self.parked)
+                assert [due for due, _, _ in entries] == sorted(due for due, _, _ in entries)
 
     @invariant()
     def nothing_is_delivered_twice_or_taken_back(self) -> None:

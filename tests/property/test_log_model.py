@@ -1,4 +1,4 @@
-"""A log beside a plain list: whatever is done to both, both give the same."""
+"""A log compared with a plain list: after any steps, both give the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READERS = ("billing", "audit")
 
 
 class Expected(NamedTuple):
-    """A message of the list: all that a log gives back of one, but for where it lies."""
+    """A message of the list: everything that a log returns, except its position."""
 
     body: bytes
     tag: str = ""
@@ -40,7 +40,7 @@ class Expected(NamedTuple):
     timestamp: int = 0
 
 
-def seen(message: Message) -> Expected:
+def expected_of(message: Message) -> Expected:
     return Expected(
         message.body,
         message.tag,
@@ -67,7 +67,7 @@ v2_messages = st.builds(Expected, bodies, tags, st.none() | st.binary(max_size=2
 
 @dataclass
 class Standing:
-    """Where a reader of the list stands: in memory, and where it last committed."""
+    """The position of a reader of the list: in memory, and where it last committed."""
 
     position: int
     committed: int
@@ -76,7 +76,7 @@ class Standing:
 
 
 class LogBesideList(RuleBasedStateMachine):
-    """Every rule does one thing to both. `first` and the list never lose what was not retired."""
+    """Every rule does one thing to both. `first` and the list never lose messages that were not retired."""
 
     version = 2
 
@@ -166,10 +166,10 @@ class LogBesideList(RuleBasedStateMachine):
 
         assert numbers == range(len(self.messages), len(self.messages) + count)
         for number, message in zip(numbers, plain, strict=True):
-            found = self.log.at(number)
-            assert found is not None
-            self._check_time(found.timestamp)
-            self.messages.append(message._replace(timestamp=found.timestamp))
+            stored = self.log.at(number)
+            assert stored is not None
+            self._check_time(stored.timestamp)
+            self.messages.append(message._replace(timestamp=stored.timestamp))
 
     def _check_time(self, timestamp: int) -> None:
         """Time does not go back, and is at least as late as the clock said; a new block may have come in between."""
@@ -202,7 +202,7 @@ class LogBesideList(RuleBasedStateMachine):
 
     @rule(before=st.integers(0, 400), by_other=st.booleans(), exactly=st.booleans())
     def retire_with_the_last_block(self, before: int, by_other: bool, exactly: bool) -> None:
-        """The last block is ended, whether it goes or not: writers go on in the next one."""
+        """The last block is ended, even if it is not removed: writers continue in the next one."""
         log = self.other if by_other else self.log
         if self.version == 1:
             with pytest.raises(UnsupportedByVersion):
@@ -221,9 +221,9 @@ class LogBesideList(RuleBasedStateMachine):
         self._check_blocks(first)
 
     def _check_blocks(self, first: int) -> None:
-        """The log starts with its first block, or within it where something was deleted; no block is left over."""
+        """The log starts with its first block, or within it after a deletion; no block is left over."""
         blocks = self.log.inspect().blocks
-        # The last block stays, and with it its messages, unless they were deleted or it was begun without any.
+        # The last block stays with its messages, unless they were deleted or it was begun without any.
         is_emptied = first == self.deleted or (blocks and blocks[-1].base_number == len(self.messages))
         assert first < len(self.messages) or not self.messages or is_emptied
         blocks = blocks[:1]
@@ -247,7 +247,9 @@ class LogBesideList(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.version == 2 or not self.first)
     def make_the_index_anew(self) -> None:
-        """Blocks of version 1 do not know their number, by which its readers stand: there only while none is gone."""
+        """Blocks of version 1 do not store their number, which their readers need: only possible while no block was
+        removed.
+        """
         for log in (self.log, self.other, self.follower):
             log.close()
         (Path(self.directory.name) / "index").unlink()
@@ -255,7 +257,7 @@ class LogBesideList(RuleBasedStateMachine):
         self.follower = quick_log(self.directory.name, read_only=True, clock=self.clock)
         self._forget_readers()
         self.flag = 0
-        # What was deleted within a block was known to the index alone.
+        # Deletions within a block were only in the index.
         blocks = self.log.inspect().blocks
         assert self.log.first == (blocks[0].base_number if blocks else len(self.messages))
         self.first, self.deleted = self.log.first, 0
@@ -287,16 +289,16 @@ class LogBesideList(RuleBasedStateMachine):
                 assert (caught.value.number, caught.value.first) == (number, self.first)
                 continue
             for log in (self.log, self.follower):
-                found = log.read(number, limit=limit, tag=tag, bytes_max=bound)
-                self._check(found, self._passing(number, tag, limit, bound))
+                messages = log.read(number, limit=limit, tag=tag, bytes_max=bound)
+                self._check(messages, self._passing(number, tag, limit, bound))
 
     def _passing(self, number: int, tag: str | None, limit: int, bound: int | None = None) -> list[int]:
-        wanted = TagFilter.parse(tag) if tag else None
+        tag_filter = TagFilter.parse(tag) if tag else None
         picked: list[int] = []
         size = 0
         for place in range(number, len(self.messages)):
             message = self.messages[place]
-            if wanted is not None and not wanted.matches(message.tag):
+            if tag_filter is not None and not tag_filter.matches(message.tag):
                 continue
             size += len(message.body)
             if len(picked) == limit or (bound is not None and picked and size > bound):
@@ -304,9 +306,9 @@ class LogBesideList(RuleBasedStateMachine):
             picked.append(place)
         return picked
 
-    def _check(self, found: Sequence[Message], numbers: Sequence[int]) -> None:
-        assert [message.number for message in found] == list(numbers)
-        assert [seen(message) for message in found] == [self.messages[number] for number in numbers]
+    def _check(self, messages: Sequence[Message], numbers: Sequence[int]) -> None:
+        assert [message.number for message in messages] == list(numbers)
+        assert [expected_of(message) for message in messages] == [self.messages[number] for number in numbers]
 
     @rule(count=st.integers(0, 300))
     def last(self, count: int) -> None:
@@ -339,7 +341,7 @@ class LogBesideList(RuleBasedStateMachine):
             standing.reader = self.log.reader(name)
             standing.position = standing.committed
             if self.version == 1 and standing.committed < self.first:
-                # A reader of version 1 stands by block and position: of a block that is gone no number is left.
+                # A reader of version 1 stores block and position: for a removed block no number is left.
                 assert standing.reader.position < self.first
                 standing.position = standing.committed = standing.reader.position
         assert (standing.reader.position, standing.reader.tag) == (standing.position, standing.filter)
@@ -364,7 +366,7 @@ class LogBesideList(RuleBasedStateMachine):
 
         standing.position = standing.reader.position
         if len(expected) == limit:
-            # It may have gone past messages that do not pass, and past none that does.
+            # It may have skipped messages that do not pass, and no message that does.
             following = self._passing(expected[-1] + 1, standing.filter, 1)
             assert expected[-1] < standing.position <= (following[0] if following else len(self.messages))
         else:
@@ -399,7 +401,7 @@ class LogBesideList(RuleBasedStateMachine):
         standing.filter, standing.reader = tag, None
         self._reader(name)
 
-    # --- What always holds ---
+    # --- Invariants ---
 
     @invariant()
     @precondition(lambda self: hasattr(self, "log"))

@@ -1,4 +1,4 @@
-"""Any records, batched and compressed by either of two clients, are read as what they are, walked in either way."""
+"""Any records, batched and compressed by either of two clients, are read unchanged, walked in either way."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def batch_of_kafka_python(records: list[Any], compression: int) -> bytes:
 
 
 def check(batch: bytes, records: list[Any]) -> None:
-    (found,) = split(memoryview(batch))
-    area = records_of(found.data, len(records))
+    (part,) = split(memoryview(batch))
+    area = records_of(part.data, len(records))
     same_places(places_one_by_one(area, len(records)), places_together(area, len(records)))
-    columns = KafkaColumns(found.data, len(records))
+    columns = KafkaColumns(part.data, len(records))
     rows = slice(0, len(records))
     keys = columns.keys(rows) if SECTION_KEY_ENDS in columns else [None] * len(records)
     headers = columns.headers(rows) if SECTION_HEADERS_ENDS in columns else [{}] * len(records)
@@ -117,7 +117,7 @@ def test_damaged_records_are_read_or_refused_alike_by_both_readers(records: list
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_a_large_batch_is_read_whatever_compressed_it(compression: int) -> None:
+def test_a_large_batch_is_read_with_any_compression(compression: int) -> None:
     records: list[Any] = [(None, b"%07d" % row * 20, []) for row in range(20_000)]
 
     check(batch_of(records, compression=compression), records)

@@ -1,4 +1,4 @@
-"""A Produce that is read by the template of the one before says the same as if it is parsed by itself."""
+"""A Produce that is read by the template of the one before equals the parsed one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FRAMES = st.builds(
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[bytes]:
-    """Frames of which many are alike, and some have been changed or cut."""
+    """Frames of which many are alike, and some were changed or cut."""
     kinds = draw(st.lists(FRAMES, min_size=1, max_size=3))
     frames = []
     for _ in range(draw(st.integers(1, 2 * MISSES_MAX))):
@@ -59,7 +59,7 @@ def streams(draw: st.DrawFn) -> list[bytes]:
 
 
 @given(streams())
-def test_a_stream_is_read_as_each_request_by_itself(frames: list[bytes]) -> None:
+def test_a_stream_is_read_like_its_single_requests(frames: list[bytes]) -> None:
     reader = ProduceReader()
 
     for frame in frames:
@@ -84,7 +84,7 @@ def test_a_stream_is_read_as_each_request_by_itself(frames: list[bytes]) -> None
 
 
 def read_all(reader: ProduceReader, frames: list[bytes]) -> list[bool]:
-    """Whether each was read by the template: then the head of its batch was read, too."""
+    """Returns whether each was read by the template: then the head of its batch was read, too."""
     requests = [read_request(memoryview(frame)) for frame in frames]
     read = [reader.read(request.version, request.body) for request in requests]
     return [isinstance(each, SingleProduce) and each.head is not None for each in read]

@@ -1,4 +1,6 @@
-"""A queue group against a plain list of messages: who may get which, when, how often, and what becomes of the rest."""
+"""A queue group compared with a plain list of messages: who may get which, when, how often, and the
+fate of the rest.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Entry:
 
 @dataclass
 class Hand:
-    """What one take of a session gave, as far as its lease is still to be renewed."""
+    """The messages of one take of a session, as far as its lease is still renewed."""
 
     session: int
     messages: list[Message]
@@ -68,7 +70,7 @@ def taken_in_looks(group: QueueGroup) -> list[Message]:
 
 
 class QueueGroupMachine(RuleBasedStateMachine):
-    """Two openers of one store, each with the group, beside the list of everything that was put."""
+    """Two openers of one store, each with the group, with the list of all messages that were put."""
 
     @initialize(
         ordered=st.booleans(),
@@ -130,7 +132,7 @@ class QueueGroupMachine(RuleBasedStateMachine):
         return entry.state == "new" or (entry.state == "waiting" and entry.time_us <= self.now_us)
 
     def is_first(self, entry: Entry) -> bool:
-        """Whether nothing that is not done with stands before it, of its key."""
+        """Returns whether no earlier message of its key is unfinished."""
         if not self.ordered or entry.key is None:
             return True
         return not any(
@@ -149,7 +151,7 @@ class QueueGroupMachine(RuleBasedStateMachine):
                 entry.state, entry.time_us = "waiting", self.now_us + wait_us
 
     def eligible(self) -> tuple[list[Entry], list[Entry]]:
-        """What may be handed out now, and what is to be buried instead."""
+        """Returns the messages that may be handed out now, and those to be buried instead."""
         due = [entry for entry in self.open_entries() if self.is_due(entry) and self.is_first(entry)]
         return (
             [entry for entry in due if entry.attempt < ATTEMPTS_MAX],
@@ -162,16 +164,16 @@ class QueueGroupMachine(RuleBasedStateMachine):
             self.buried.append(entry)
 
     def entry_of(self, message: Message) -> Entry:
-        (found,) = [
+        (match,) = [
             entry for entry in self.entries if (entry.partition, entry.number) == (message.partition, message.number)
         ]
-        return found
+        return match
 
     def is_kept(self, message: Message) -> bool:
         entry = self.entry_of(message)
         return entry.state == "leased" and entry.attempt == message.attempt
 
-    # --- What can be done ---
+    # --- Actions ---
 
     @rule(opener=OPENERS, partition=NUMBERS, key=st.sampled_from(KEYS), tag=st.sampled_from(TAGS))
     def put(self, opener: int, partition: int, key: bytes | None, tag: str) -> None:
@@ -201,7 +203,9 @@ class QueueGroupMachine(RuleBasedStateMachine):
 
     @rule(opener=OPENERS, limit=st.sampled_from((None, 1, 2, 5, 100)), in_looks=st.booleans())
     def take(self, opener: int, limit: int | None, in_looks: bool = False) -> None:
-        """Takes at once; or one message in looks through one record each, as the broker does, without renewal."""
+        """Takes without a wait; or takes one message in steps that scan one record each, as the broker does, without
+        renewal.
+        """
         session, _, group = self.openers[opener]
         self.free_the_dead()
         room = limit or 1
@@ -211,9 +215,9 @@ class QueueGroupMachine(RuleBasedStateMachine):
             eligible, failed = self.eligible()
 
         in_looks = in_looks and limit is None
-        taken = taken_in_looks(group) if in_looks else group.take(limit)
+        result = taken_in_looks(group) if in_looks else group.take(limit)
 
-        messages = taken if isinstance(taken, list) else [taken] if taken is not None else []
+        messages = result if isinstance(result, list) else [result] if result is not None else []
         places = [(message.partition, message.number) for message in messages]
         allowed = {(entry.partition, entry.number): entry for entry in eligible}
         keys = [(message.partition, message.key) for message in messages if message.key is not None]
@@ -221,7 +225,7 @@ class QueueGroupMachine(RuleBasedStateMachine):
         assert set(places) <= set(allowed)
         if self.ordered:
             assert len(set(keys)) == len(keys)
-            # Not always as many as there are: what is behind much that has to wait may come with the next take.
+            # Not always as many as possible: messages after many that have to wait may come with the next take.
             possible = min(room, self.distinct(eligible))
             assert min(1, possible) <= len(messages) <= possible
         else:
@@ -241,7 +245,7 @@ class QueueGroupMachine(RuleBasedStateMachine):
             self.bury(self.found_dead(failed))
 
     def distinct(self, entries: list[Entry]) -> int:
-        """How many can be had at once: the first of each key, and all that have none."""
+        """Returns how many can be taken together: the first of each key, and all that have none."""
         keys = {(entry.partition, entry.key) for entry in entries if entry.key is not None}
         return len(keys) + sum(entry.key is None for entry in entries)
 
@@ -252,18 +256,18 @@ class QueueGroupMachine(RuleBasedStateMachine):
         return [letter.body for letter in store.topic("orders.dead").partition(0).read(0, limit=10_000)]
 
     def found_dead(self, entries: list[Entry]) -> list[Entry]:
-        """Those that were buried already: a take that found enough need not have come so far."""
+        """Returns those that were buried already: a take that found enough need not have got that far."""
         new = self.letters()[len(self.buried) :]
         return sorted((entry for entry in entries if entry.body in new), key=lambda entry: new.index(entry.body))
 
     def one_handle(self, draw: int) -> Message:
-        """Mostly one that was taken lately."""
+        """Mostly one that was taken recently."""
         recent = self.handles if draw % 3 == 0 else self.handles[-8:]
         return recent[draw // 3 % len(recent)]
 
     @rule(opener=OPENERS)
     def renew(self, opener: int) -> None:
-        """The thread of a store finds time. Whatever was taken is in hand: the model never forgets a message."""
+        """The thread of a store runs. All taken messages are in hand, because the model never drops a message."""
         session, store, _ = self.openers[opener]
         hands = [hand for hand in self.hands if hand.session == session]
         is_due = any(hand.due_us <= self.now_us and hand.messages for hand in hands)
@@ -283,16 +287,16 @@ class QueueGroupMachine(RuleBasedStateMachine):
     @rule(opener=OPENERS, draws=st.lists(st.integers(0, 1000), min_size=1, max_size=6))
     def ack_many(self, opener: int, draws: list[int]) -> None:
         messages = [self.one_handle(draw) for draw in draws]
-        kept = [message for message in messages if self.is_kept(message)]
-        lost_count = len(messages) - len({(message.partition, message.number) for message in kept})
+        live = [message for message in messages if self.is_kept(message)]
+        lost_count = len(messages) - len({(message.partition, message.number) for message in live})
 
-        found = 0
+        lost_reported = 0
         try:
             self.openers[opener][2].ack_many(messages)
         except LeaseLost as error:
-            found = len(error.places)
-        assert found == lost_count
-        for message in kept:
+            lost_reported = len(error.places)
+        assert lost_reported == lost_count
+        for message in live:
             self.entry_of(message).state = "done"
 
     @rule(opener=OPENERS, count=st.integers(1, 30))
@@ -399,10 +403,10 @@ class QueueGroupMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((-5 * 3600, -1, 0.2, 4 * 3600)))
     def set_the_clock(self, seconds: float) -> None:
-        """The wall clock, which no lease goes by."""
+        """Sets the wall clock, which no lease uses."""
         self.clock.set_back_ns(-round(seconds * 1e9))
 
-    # --- What is always true ---
+    # --- Invariants ---
 
     @invariant()
     def the_group_stands_where_the_model_stands(self) -> None:

@@ -1,4 +1,4 @@
-"""Whatever a message holds within its limits comes back from a record: single or in a batch, compressed or not."""
+"""Any message within its limits comes back from a record: single or in a batch, compressed or not."""
 
 from __future__ import annotations
 
@@ -148,11 +148,11 @@ def test_batches_and_single_messages_come_back_mixed(
                 log.append(first.body, tag=first.tag, key=first.key, headers=first.headers, id=first.id)
                 expected.append(first._replace(corr_offset=-1))
 
-        found = [
+        records = [
             Fields(each.body, each.tag, each.id, each.corr_offset, each.key, dict(each.headers)) for each in log.read(0)
         ]
 
-        assert found == expected
+        assert records == expected
         for number in range(0, len(expected), 5):
             message = log.at(number)
             assert message is not None
@@ -161,7 +161,7 @@ def test_batches_and_single_messages_come_back_mixed(
 
 
 def _only(fields: Fields, columns: set[str]) -> Fields:
-    """What is left of a message of which only some columns were given."""
+    """Returns the rest of a message of which only some columns were requested."""
     return Fields(
         fields.body,
         fields.tag if "tags" in columns else "",

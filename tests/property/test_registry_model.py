@@ -1,4 +1,6 @@
-"""The registry inside one process beside a plain dict: whatever sessions write, lose and leave, both hold the same."""
+"""The registry inside one process compared with a plain dict: after any writes, losses and exits, both have the same
+content.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ places = st.integers(0, 10)
 
 
 class Entry(NamedTuple):
-    """What is expected of a node."""
+    """The expected state of a node."""
 
     data: bytes
     version: int
@@ -50,7 +52,7 @@ Tree = dict[str, Entry]
 
 
 def expected(tree: Tree, changes: list[Change], session: int) -> tuple[Outcome, Tree]:
-    """Makes the changes in a copy of the tree, and returns the copy, or the tree as it was if one is refused."""
+    """Makes the changes in a copy of the tree, and returns the copy, or the original tree if one is refused."""
     copy = dict(tree)
     for index, change in enumerate(changes):
         reason = make(copy, change, session)
@@ -120,11 +122,11 @@ class RegistryBesideDict(RuleBasedStateMachine):
 
         assert registry.write(changes) == outcome
 
-        # What is the same as before may have been changed twice, so a call is allowed there.
+        # A node with the same state as before may have been changed twice, so a call is allowed there.
         assert self.changed(before) <= self.calls.keys()
 
     def changed(self, before: Tree) -> set[str]:
-        """The paths whose node or list of children is not what it was."""
+        """Returns the paths whose node or list of children has changed."""
         nodes = {path for path in PATHS if before.get(path) != self.tree.get(path)}
         moved = {path for path in PATHS if (path in before) != (path in self.tree)}
         return nodes | {path.rpartition("/")[0] for path in moved} - {""}

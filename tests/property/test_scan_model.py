@@ -1,4 +1,4 @@
-"""Any log, read and scanned in any way, gives what a plain list of the same messages gives."""
+"""Any log, read and scanned in any way, gives the same as a plain list of the same messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DISK = MoodyFileSystem(really_syncs=False)
 
 
 class Kind(NamedTuple):
-    """What messages have, each of its own or not at all."""
+    """The fields that messages have: different for each, or missing."""
 
     sizes: str
     has_tags: bool
@@ -62,7 +62,7 @@ STEPS = st.builds(
 
 @dataclass(slots=True)
 class Model:
-    """What must be in the log: a row for each message that is still there, as a scan gives it."""
+    """The expected content of the log: a row for each existing message, as a scan returns it."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     first: int = 0
@@ -72,13 +72,13 @@ class Model:
         return self.first + len(self.rows)
 
     def scanned(self, query: Query) -> list[dict[str, Any]]:
-        wanted = TagFilter.parse(query.tag) if query.tag is not None else None
+        tag_filter = TagFilter.parse(query.tag) if query.tag is not None else None
         return [
             {name: row[name] for name in query.columns}
             for row in self.rows
             if query.start <= row["number"] < query.end
             and query.since <= row["timestamp"] < query.until
-            and (wanted is None or wanted.matches(row["tag"]))
+            and (tag_filter is None or tag_filter.matches(row["tag"]))
         ]
 
 
@@ -94,7 +94,7 @@ class Query(NamedTuple):
 
 
 def fields(number: int, kind: Kind) -> dict[str, Any]:
-    """The message that gets this number: different from its neighbours, and yet much like them."""
+    """Returns the message that gets this number: different from its neighbours, but similar to them."""
     sizes = SIZES[kind.sizes]
     return {
         "body": bytes([number % 251]) * sizes[number % len(sizes)],
@@ -147,15 +147,15 @@ class World:
 
     def _append_many(self, messages: Sequence[Mapping[str, Any]], kind: Kind) -> None:
         columns = {"tags": kind.has_tags, "keys": kind.has_keys, "ids": kind.has_ids, "headers": kind.has_headers}
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             name: [message[name.removesuffix("s") if name != "headers" else name] for message in messages]
             for name, is_given in {**columns, "corr_offsets": kind.has_corr_offsets}.items()
             if is_given
         }
-        self.log.append_many([message["body"] for message in messages], **given)
+        self.log.append_many([message["body"] for message in messages], **options)
 
     def _append_kafka(self, messages: Sequence[Mapping[str, Any]], count: int) -> None:
-        """As batches of `count`, which fit a block, each compressed in another way."""
+        """As batches of `count`, which fit into a block, each with another compression."""
         places = range(0, len(messages), count)
         batches = [messages[place : place + count] for place in places]
         self.log.append_packed(
@@ -171,18 +171,18 @@ class World:
             self.model.rows.append(row)
 
     def check_read(self, limit: int, bytes_max: int | None, tag: str | None) -> None:
-        """Page by page, each as full as it may be, everything is read once and in order."""
-        wanted = TagFilter.parse(tag) if tag is not None else None
-        expected = [row for row in self.model.rows if wanted is None or wanted.matches(row["tag"])]
+        """Page by page, each as full as possible, everything is read once and in order."""
+        tag_filter = TagFilter.parse(tag) if tag is not None else None
+        expected = [row for row in self.model.rows if tag_filter is None or tag_filter.matches(row["tag"])]
         number, place = self.model.first, 0
         while place < len(expected):
             page = self.log.read(number, limit=limit, bytes_max=bytes_max, tag=tag)
             count = page_size(expected[place:], limit, bytes_max)
             assert [message.number for message in page] == [row["number"] for row in expected[place : place + count]]
             for message, row in zip(page, expected[place:], strict=False):
-                found = {name: getattr(message, name) for name in COLUMNS}
-                row["offset"] = found["offset"] if row["offset"] is None else row["offset"]
-                assert found == row
+                values = {name: getattr(message, name) for name in COLUMNS}
+                row["offset"] = values["offset"] if row["offset"] is None else row["offset"]
+                assert values == row
             number, place = page[-1].number + 1, place + count
         assert self.log.read(number, limit=limit, tag=tag) == []
 
@@ -205,7 +205,7 @@ class World:
 
 
 def page_size(rows: Sequence[Mapping[str, Any]], limit: int, bytes_max: int | None) -> int:
-    """How many of the rows fill a page."""
+    """Returns how many of the rows fill a page."""
     count, size = 0, 0
     for row in rows[:limit]:
         size += len(row["body"])

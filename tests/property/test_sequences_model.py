@@ -1,4 +1,6 @@
-"""Random sends, repeats, failures and restarts: each batch of a producer is stored once, in the order it was made."""
+"""Random sends, repeats, failures and restarts: each batch of a producer is stored once, in the
+order of its creation.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +47,16 @@ class Sending(RuleBasedStateMachine):
     def send(self, producer: int, place: int, is_stored: bool, is_heard: bool) -> None:
         waiting = self.unacknowledged[producer]
         if place >= len(waiting) or (place and not self.log_of(producer)):
-            # A producer that nothing is known of is believed: its first batch is what it sends first.
+            # An unknown producer is accepted: its first batch is the first that it sends.
             return
         head = waiting[place]
-        found = self.sequences.judge(head)
-        if isinstance(found, Code):
-            assert found is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        verdict = self.sequences.judge(head)
+        if isinstance(verdict, Code):
+            assert verdict is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
             return
-        if isinstance(found, StoredBatch):
-            assert isinstance(found.stored, int)
-            assert self.log[found.stored] == head
+        if isinstance(verdict, StoredBatch):
+            assert isinstance(verdict.stored, int)
+            assert self.log[verdict.stored] == head
         elif is_stored:
             self.sequences.take(head, len(self.log))
             self.log.append(head)

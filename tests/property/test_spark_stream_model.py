@@ -1,4 +1,6 @@
-"""A stream against a list: whatever is put, however batches are limited, wherever a query dies, each message once."""
+"""A stream compared with a list: for any puts, any limits of batches and any death of a query, each
+message comes once.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ limits: st.SearchStrategy[ReadLimit] = st.one_of(
 
 
 class StreamModel(RuleBasedStateMachine):
-    """`written` is what the stream has to give; `read` is what batches that were committed gave."""
+    """`written` are the expected messages of the stream; `read` are those of committed batches."""
 
     @initialize(start=st.sampled_from(["earliest", "latest"]), before=st.integers(0, 20))
     def begin(self, start: str, before: int) -> None:
@@ -39,7 +41,7 @@ class StreamModel(RuleBasedStateMachine):
     def _put(self, topic: str, partition: int, count: int) -> None:
         log = self.store.topic(topic).partition(partition)
         numbers = log.append_many([b"%020d" % number for number in range(count)])
-        # A stream from the latest on has to give nothing that was there when its first batch was planned.
+        # A stream that starts at the latest must not return messages from before its first batch was planned.
         if self.is_begun:
             self.written += [(topic, partition, number) for number in numbers]
 

@@ -1,4 +1,4 @@
-"""Stream groups beside plain lists: whatever members, processes and messages come and go, both tell the same."""
+"""Stream groups compared with plain lists: for any members, processes and messages, both give the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ places = st.integers(0, 100)
 
 @dataclass
 class Member:
-    """What is expected of a member: where it stands in each partition that it owns, and what it has not committed."""
+    """The expected state of a member: its position in each owned partition, and its uncommitted messages."""
 
     group: StreamGroup
     process: Topic
@@ -46,7 +46,7 @@ class Member:
 
 
 class GroupBesideLists(RuleBasedStateMachine):
-    """Each partition is a list of tags. Every rule does one thing to the group and to what is expected of it."""
+    """Each partition is a list of tags. Every rule does one thing to the group and to the expected state."""
 
     @initialize(partitions=st.integers(1, 4), tag=st.sampled_from(FILTERS))
     def make(self, partitions: int, tag: str | None) -> None:
@@ -61,7 +61,7 @@ class GroupBesideLists(RuleBasedStateMachine):
         self.start_process()
         self.join(0)
 
-    # --- Who is there ---
+    # --- Members ---
 
     @rule()
     @precondition(lambda self: len(self.processes) < PROCESSES_MAX)
@@ -97,16 +97,16 @@ class GroupBesideLists(RuleBasedStateMachine):
         process.filesystem.die()
 
     def _member(self, place: int) -> Member:
-        """A member whose next call looks who is there."""
+        """Returns a member whose next call checks for other members."""
         self.clock.pass_ns(1_000_000_000)
         return self.members[place % len(self.members)]
 
     def _see_ownership(self, member: Member) -> None:
-        """The member has looked: what it owns is its share, but for what others hold."""
+        """The member has checked: it owns its share, except for partitions that others hold."""
         owned = member.group.partitions
-        wanted = share(len(self.tags), sorted(other.group.id for other in self.members), member.group.id)
-        held = {partition for other in self.members if other is not member for partition in other.positions}
-        assert owned == [partition for partition in wanted if partition not in held]
+        shares = share(len(self.tags), sorted(other.group.id for other in self.members), member.group.id)
+        of_others = {partition for other in self.members if other is not member for partition in other.positions}
+        assert owned == [partition for partition in shares if partition not in of_others]
         self._take_over(member, owned)
 
     def _take_over(self, member: Member, owned: list[int]) -> None:
@@ -147,12 +147,14 @@ class GroupBesideLists(RuleBasedStateMachine):
 
         self._see_ownership(member)
         self._check_read(member, messages)
-        left = sum(len(self._passing(partition, position)) for partition, position in member.positions.items())
-        assert len(messages) == limit or left == 0
+        unread_count = sum(len(self._passing(partition, position)) for partition, position in member.positions.items())
+        assert len(messages) == limit or unread_count == 0
         assert len(messages) <= limit
 
     def _check_read(self, member: Member, messages: list[Message]) -> None:
-        """Each partition gives its next messages, in order; the member stands before the next one that passes."""
+        """Each partition returns its next messages, in order; the member's position is before the
+        next one that passes.
+        """
         by_partition = {partition: list[int]() for partition in member.positions}
         for message in messages:
             assert message.tag == self.tags[message.partition][message.number]
@@ -174,20 +176,20 @@ class GroupBesideLists(RuleBasedStateMachine):
         member = self._member(place)
         member.group.lag()
         self._keep_what_is_uncommitted(member)
-        left = sum(len(self._passing(partition, position)) for partition, position in member.positions.items())
+        unread_count = sum(len(self._passing(partition, position)) for partition, position in member.positions.items())
 
-        messages = list(itertools.islice(member.group, min(count, left)))
+        messages = list(itertools.islice(member.group, min(count, unread_count)))
 
-        assert len(messages) == min(count, left)
+        assert len(messages) == min(count, unread_count)
         self._check_read(member, messages)
 
     def _keep_what_is_uncommitted(self, member: Member) -> None:
-        """The member has looked and may not have given up what it has not committed."""
+        """The member has checked, and may not have given up its uncommitted partitions."""
         owned = member.group.partitions
         uncommitted = {partition for partition, end in member.delivered_ends.items() if end > self.committed[partition]}
-        wanted = share(len(self.tags), sorted(other.group.id for other in self.members), member.group.id)
-        held = {partition for other in self.members if other is not member for partition in other.positions}
-        assert set(owned) == uncommitted | set(wanted) - held
+        shares = share(len(self.tags), sorted(other.group.id for other in self.members), member.group.id)
+        of_others = {partition for other in self.members if other is not member for partition in other.positions}
+        assert set(owned) == uncommitted | set(shares) - of_others
         self._take_over(member, owned)
 
     @rule(place=places)
@@ -197,7 +199,7 @@ class GroupBesideLists(RuleBasedStateMachine):
 
         member.process.store.keep()
 
-        # Members of one process look one after the other: what the one gave up, a later one may have taken.
+        # Members of one process check one after the other: a later one may have taken what an earlier one gave up.
         for other in [other for other in self.members if other.process is member.process]:
             owned = other.group.partitions
             for partition in set(other.positions).difference(owned):
@@ -265,7 +267,7 @@ class GroupBesideLists(RuleBasedStateMachine):
         for partition in member.positions:
             member.go_to(partition, self.committed[partition])
 
-    # --- What always holds ---
+    # --- Invariants ---
 
     @invariant()
     @precondition(lambda self: hasattr(self, "members"))
@@ -297,9 +299,9 @@ class GroupBesideLists(RuleBasedStateMachine):
             process.store.close()
         with quick_store(self.directory.name, clock=self.clock) as store:
             group = store.topic("orders").group("billing")
-            got = sorted((message.partition, message.number) for message in group.read(100_000))
+            pairs = sorted((message.partition, message.number) for message in group.read(100_000))
             assert group.lag() == {number: len(tags) - self.committed[number] for number, tags in enumerate(self.tags)}
-        assert got == [
+        assert pairs == [
             (partition, number)
             for partition, start in enumerate(self.committed)
             for number in self._passing(partition, start)

@@ -1,4 +1,6 @@
-"""Transactions beside plain lists: whatever is begun, prepared, committed and aborted, by two openings of a store."""
+"""Transactions compared with plain lists: begun, prepared, committed and aborted in any order, by two openings of a
+store.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ Refusal = type[TransactionError]
 
 @dataclass(eq=False)
 class Expected:
-    """A transaction of the model: what it will put, and where it stands."""
+    """A transaction of the model: its puts, and its state."""
 
     tx: Transaction
     opening: int
@@ -45,7 +47,7 @@ class Expected:
 
 
 class TransactionsBesideLists(RuleBasedStateMachine):
-    """Every rule does one thing to both; afterwards the topics hold what the lists hold."""
+    """Every rule does one thing to both; afterwards the topics have the content of the lists."""
 
     transactions: Bundle[Expected] = Bundle("transactions")
 
@@ -89,27 +91,27 @@ class TransactionsBesideLists(RuleBasedStateMachine):
 
     @rule(target=transactions, opening=st.integers(0, 1), id=st.none() | st.sampled_from(IDS))
     def begin(self, opening: int, id: str | None) -> Expected:
-        known = self.by_id.get(id) if id is not None else None
+        earlier = self.by_id.get(id) if id is not None else None
         is_open_here = any(
-            each.tx.id == id and each.opening == opening and each.state == "open" and each is not known
+            each.tx.id == id and each.opening == opening and each.state == "open" and each is not earlier
             for each in self.all
         )
-        if known is not None and (is_open_here or self._is_taken(known, opening)):
+        if earlier is not None and (is_open_here or self._is_taken(earlier, opening)):
             with pytest.raises(TransactionExists):
                 self.stores[opening].transaction(id=id)
-            return known
+            return earlier
         expected = Expected(self.stores[opening].transaction(timeout=1000.0, id=id), opening, id is not None)
-        if id is not None and (known is None or known.state == "aborted"):
+        if id is not None and (earlier is None or earlier.state == "aborted"):
             self.by_id[id] = expected
         self.all.append(expected)
         return expected
 
     @staticmethod
-    def _is_taken(known: Expected, opening: int) -> bool:
+    def _is_taken(earlier: Expected, opening: int) -> bool:
         """An open transaction is known to its own process, and to others once some of it is in the journal."""
-        if known.state == "open":
-            return known.opening == opening or known.tx.first is not None
-        return known.state != "aborted"
+        if earlier.state == "open":
+            return earlier.opening == opening or earlier.tx.first is not None
+        return earlier.state != "aborted"
 
     @rule(
         expected=transactions,
@@ -121,33 +123,33 @@ class TransactionsBesideLists(RuleBasedStateMachine):
         if expected not in self.all:
             return
         self.count += 1
-        given = [b"%d-%d:" % (self.count, row) + bytes(size) for row in range(1 if how == "one" else 3)]
+        rows = [b"%d-%d:" % (self.count, row) + bytes(size) for row in range(1 if how == "one" else 3)]
         refusal = self._refusal(expected)
         if refusal is not None:
             with pytest.raises(refusal):
-                expected.tx.put(topic, given[0])
+                expected.tx.put(topic, rows[0])
             return
         try:
             if how == "many":
-                expected.tx.put_many(topic, given)
+                expected.tx.put_many(topic, rows)
             elif how == "columns":
-                expected.tx.put_columns(topic, self._columns(topic, given))
+                expected.tx.put_columns(topic, self._columns(topic, rows))
             else:
-                expected.tx.put(topic, given[0])
+                expected.tx.put(topic, rows[0])
         except TransactionExists:
             # Too large for memory, and the id of another process in the journal.
             assert self._is_ousted(expected)
             expected.state = "aborted"
             return
-        expected.puts += [(topic, body) for body in given]
+        expected.puts += [(topic, body) for body in rows]
 
     @staticmethod
-    def _columns(topic: str, given: list[bytes]) -> pa.RecordBatch:
-        """The messages with keys, where the topic takes such."""
-        return pa.record_batch({"body": given} if topic == "old" else {"body": given, "key": given})
+    def _columns(topic: str, rows: list[bytes]) -> pa.RecordBatch:
+        """Puts the messages with keys, if the topic accepts them."""
+        return pa.record_batch({"body": rows} if topic == "old" else {"body": rows, "key": rows})
 
     def _is_ousted(self, expected: Expected) -> bool:
-        """Whether another process took the id first."""
+        """Returns whether another process took the id first."""
         return expected.is_named and self.by_id[expected.tx.id] is not expected
 
     @staticmethod
@@ -176,11 +178,11 @@ class TransactionsBesideLists(RuleBasedStateMachine):
         expected.state = "prepared"
 
     def _meets_another(self, expected: Expected) -> bool:
-        """Whether the journal has another transaction of this id that was not aborted."""
+        """Returns whether the journal has another transaction of this id that was not aborted."""
         if not self._is_ousted(expected):
             return False
-        known = self.by_id[expected.tx.id]
-        return known.state in ("prepared", "done") or (known.state == "open" and known.tx.first is not None)
+        other = self.by_id[expected.tx.id]
+        return other.state in ("prepared", "done") or (other.state == "open" and other.tx.first is not None)
 
     def _own_id(self, expected: Expected) -> None:
         if expected.is_named:
@@ -221,20 +223,20 @@ class TransactionsBesideLists(RuleBasedStateMachine):
 
     @rule(opening=st.integers(0, 1), id=st.sampled_from(IDS), is_commit=st.booleans())
     def decide_by_id(self, opening: int, id: str, is_commit: bool) -> None:
-        known, store = self.by_id.get(id), self.stores[opening]
+        expected, store = self.by_id.get(id), self.stores[opening]
         act = store.commit if is_commit else store.abort
-        if known is None or known.state in ("open", "aborted"):
-            # What others have open, or had before it was in the journal, is their own business.
-            if known is None and not any(each.tx.id == id for each in self.all):
+        if expected is None or expected.state in ("open", "aborted"):
+            # Transactions that others have open, or had before they were in the journal, do not matter here.
+            if expected is None and not any(each.tx.id == id for each in self.all):
                 with pytest.raises(NoSuchTransaction):
                     act(id)
             return
-        if known.state == "prepared":
+        if expected.state == "prepared":
             assert act(id) == ("done" if is_commit else "aborted")
             if is_commit:
-                self._happens(known)
+                self._happens(expected)
             else:
-                known.state = "aborted"
+                expected.state = "aborted"
         elif is_commit:
             assert act(id) == "done"
         else:
@@ -271,35 +273,35 @@ class TransactionsBesideLists(RuleBasedStateMachine):
             if expected.opening == opening and expected.state == "open":
                 expected.state = "aborted"
         self.stores[opening] = self._open()
-        # Objects of an opening that was closed are of no use any more.
+        # Objects of a closed opening cannot be used any more.
         self.all = [expected for expected in self.all if expected.opening != opening]
 
     @rule(opening=st.integers(0, 1))
     def keep(self, opening: int) -> None:
         self.stores[opening].keep()
 
-    # --- What must hold ---
+    # --- Invariants ---
 
     @invariant()
     def the_topics_hold_what_was_committed(self) -> None:
         if hasattr(self, "stores"):
             for name, expected in self.lists.items():
-                found = bodies(self.stores[self.count % 2], name)
-                assert sorted(found) == sorted(expected) if name == "wide" else found == expected
+                stored = bodies(self.stores[self.count % 2], name)
+                assert sorted(stored) == sorted(expected) if name == "wide" else stored == expected
 
     @invariant()
     def both_know_how_far_applications_got(self) -> None:
         if hasattr(self, "stores"):
             for store in self.stores:
-                found = {name: store.last_version(name) for name in ("first", "second")}
-                assert {name: version for name, version in found.items() if version is not None} == self.versions
+                versions = {name: store.last_version(name) for name in ("first", "second")}
+                assert {name: version for name, version in versions.items() if version is not None} == self.versions
 
     @invariant()
     def what_is_prepared_waits(self) -> None:
         if hasattr(self, "stores"):
-            found = {each.id for each in self.stores[0].recover()}
+            ids = {each.id for each in self.stores[0].recover()}
             prepared = {each.tx.id for each in self.all if each.state == "prepared"}
-            assert prepared <= found
+            assert prepared <= ids
 
 
 TestTransactionsBesideLists = TransactionsBesideLists.TestCase

@@ -1,1 +1,1 @@
-"""A long mixed run whose processes are killed all the time, and a checker that reads what they wrote down."""
+"""A long mixed run whose processes are killed all the time, and a checker that reads their histories."""

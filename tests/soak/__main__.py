@@ -1,5 +1,8 @@
 """`python -m tests.soak`: the long runs, of processes with a store and then, for an hour, over the network.
 
+With `--cluster`: of three replicas and an ensemble of ZooKeeper, which are killed, paused and cut off, and whose disks
+and clocks fail.
+
 Exits with 1 if a check failed.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +32,7 @@ ROUND_S: Final = 120.0
 CALM_SHARE: Final = 0.6
 ALONE_SHARE: Final = 1 / 3
 WAITS: Final = ("p50", "p99", "most")
+ENDED_BY_SIGTERM: Final = 128 + signal.SIGTERM
 CONSOLE: Final = Console(highlight=False)
 
 
@@ -40,7 +45,14 @@ def main() -> int:
     parser.add_argument(
         "--broker", action="store_true", help="only clients of all kinds, a proxy and a broker that is killed"
     )
-    parser.add_argument("--minutes", type=float, default=60.0, help="of the broker: how long")
+    parser.add_argument("--cluster", action="store_true", help="only a cluster of three replicas with a ZooKeeper")
+    parser.add_argument(
+        "--network",
+        choices=("proxies", "namespaces"),
+        default=None,
+        help="of the cluster: what cuts it; network namespaces if this is root's and there can be some, else proxies",
+    )
+    parser.add_argument("--minutes", type=float, default=60.0, help="of the broker, or of the cluster: how long")
     parser.add_argument("--rounds", type=int, default=None, help="of the broker: of two minutes each, if not given")
     parser.add_argument(
         "--alone",
@@ -52,11 +64,15 @@ def main() -> int:
     parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
     parser.add_argument("--durability", default="commit", help="of the broker: of the topic")
     parser.add_argument("--hostile", action="store_true", help="of the broker: a client attacks it all the while")
-    parser.add_argument("--json", type=Path, default=None, help="of the broker: the file for the figures")
+    parser.add_argument(
+        "--json", type=Path, default=None, help="of the broker or the cluster: the file for the figures"
+    )
     arguments = parser.parse_args()
     CONSOLE.print(f"seed {arguments.seed}")
     with tempfile.TemporaryDirectory(prefix="warren-soak-") as temporary:
         directory = arguments.dir or Path(temporary)
+        if arguments.cluster:
+            return _run(directory / "cluster", of_cluster, arguments)
         is_all = arguments.processes == arguments.broker
         runs = {"processes": of_processes, "broker": over_network}
         wanted = {name: run for name, run in runs.items() if is_all or vars(arguments)[name]}
@@ -84,7 +100,7 @@ def of_processes(directory: Path, arguments: argparse.Namespace) -> int:
 
 
 def over_network(directory: Path, arguments: argparse.Namespace) -> int:
-    # Imported here: the run of processes needs no client of Kafka.
+    # Imported here because the run of processes needs no client of Kafka.
     from tests.soak.network import run as network
 
     alone_s = 60 * (arguments.minutes * ALONE_SHARE if arguments.alone is None else arguments.alone)
@@ -132,6 +148,36 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
             ],
         }
         arguments.json.write_text(json.dumps(facts, indent=2) + "\n")
+    return 1 if outcome.faults else 0
+
+
+def of_cluster(directory: Path, arguments: argparse.Namespace) -> int:
+    # Imported here because the other runs need no ZooKeeper.
+    from tests.soak.cluster.run import run as run_cluster
+
+    # As Ctrl-C: the processes and the namespaces of the run must not outlive it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ENDED_BY_SIGTERM))
+    begun = time.monotonic()
+    outcome = run_cluster(
+        directory,
+        arguments.minutes * 60,
+        arguments.seed,
+        network=arguments.network,
+        progress=lambda what: CONSOLE.print(f"{time.monotonic() - begun:7.1f} s  {what}", markup=False),
+    )
+    for fault in outcome.faults[:100]:
+        CONSOLE.print(fault.kind, fault.detail, markup=False)
+    CONSOLE.print(
+        f"{sum(outcome.nemeses.values())} faults of {len(outcome.nemeses)} kinds made, {outcome.fail_overs} fail-overs",
+        f"network of {outcome.network}",
+        f"{outcome.messages:,} messages, {outcome.events:,} events, {outcome.outages:,} outages",
+        f"longest time without an acknowledged put of ours {outcome.longest_gap_s:.1f} s ({outcome.gap_kind})",
+        f"longest step of a client {max(outcome.longest_steps_s.values()):.1f} s",
+        f"{len(outcome.faults)} broken promises in {outcome.seconds:.0f} s",
+        sep="; ",
+    )
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(outcome._asdict() | {"seed": arguments.seed}, indent=2) + "\n")
     return 1 if outcome.faults else 0
 
 

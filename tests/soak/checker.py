@@ -1,4 +1,4 @@
-"""Reads a history and what the logs hold in the end, and tells what should not have happened."""
+"""Reads a history and the final content of the logs, and reports everything that should not have happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = tuple[int, int]
 
 
 class Stored(NamedTuple):
-    """A message as it lies in the topic when all is over."""
+    """A message as it is in the topic at the end."""
 
     partition: int
     number: int
@@ -22,16 +22,16 @@ class Stored(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """`kind` is lost, duplicated, reordered, phantom, early or torn (a transaction of which only a part is there)."""
+    """`kind` is lost, duplicated, reordered, phantom, early or torn (a transaction of which only a part exists)."""
 
     kind: str
     detail: str
 
 
 def check(events: Sequence[Event], stored: Sequence[Stored], prefetching: Collection[str] = ()) -> list[Fault]:
-    """Every fault that the history shows; none when every promise was kept.
+    """Returns every fault of the history; none if every promise was kept.
 
-    Members of the groups in `prefetching` may be handed what they fetched before another member committed it.
+    Members of the groups in `prefetching` may return messages that they fetched before another member committed them.
     """
     return [
         *check_puts(events, stored),
@@ -45,7 +45,7 @@ def check(events: Sequence[Event], stored: Sequence[Stored], prefetching: Collec
 
 
 def check_puts(events: Sequence[Event], stored: Sequence[Stored]) -> list[Fault]:
-    """What was put is there once, whole transactions or nothing of them, and not before it was due."""
+    """Messages that were put exist once, transactions completely or not at all, and none before it was due."""
     faults = []
     begun: dict[str, Event] = {id: event for event in events if event.kind == "puts" for id in event.facts["ids"]}
     ended = {id for event in events if event.kind == "put" for id in event.facts["ids"]}
@@ -61,13 +61,32 @@ def check_puts(events: Sequence[Event], stored: Sequence[Stored]) -> list[Fault]
             faults.append(Fault("torn", f"of the transaction {ids} only {[id for id in ids if id in there]} are there"))
     for message in stored:
         due_us = begun[message.id].facts.get("due_us") if message.id in begun else None
-        if due_us is not None and message.timestamp_us < due_us:
+        if due_us is None or message.timestamp_us >= due_us:
+            continue
+        if not _has_stepped(events, begun[message.id].at_ns, message.id):
             faults.append(Fault("early", f"{message.id} was due at {due_us} and delivered at {message.timestamp_us}"))
     return faults
 
 
+def _has_stepped(events: Sequence[Event], since_ns: int, id: str) -> bool:
+    """Returns whether a clock was made wrong or right between the put of a message and its first delivery.
+
+    It may have been due when the clock was looked at, and the clock may have been behind when it was stored.
+    """
+    handed_ns = min(
+        (
+            event.at_ns
+            for event in events
+            if event.kind in ("read", "took") and any(row[2] == id for row in event.facts["messages"])
+        ),
+        default=None,
+    )
+    steps = [event.at_ns for event in events if event.kind == "clock"]
+    return any(since_ns <= at_ns and (handed_ns is None or at_ns <= handed_ns) for at_ns in steps)
+
+
 def check_copy(name: str, ids: Sequence[str], copied: Sequence[str]) -> list[Fault]:
-    """What was copied in transactions is there once."""
+    """Messages that were copied in transactions exist once."""
     there = Counter(copied)
     return [
         *(Fault("lost", f"{id} was not copied by {name}") for id in ids if id not in there),
@@ -77,7 +96,9 @@ def check_copy(name: str, ids: Sequence[str], copied: Sequence[str]) -> list[Fau
 
 
 def check_order(stored: Sequence[Stored]) -> list[Fault]:
-    """What one producer put at once, one by one, stands in the order in which it was put: ids are `who/kind/number`."""
+    """The messages of one put, or of single puts of one producer, are in the order in which they were put: ids are
+    `who/kind/number`.
+    """
     last: dict[tuple[int, str], int] = {}
     faults = []
     for message in sorted(stored):
@@ -100,7 +121,7 @@ def check_consuming(
     settled: str,
     prefetching: Collection[str] = (),
 ) -> list[Fault]:
-    """What a group settled is never handed out again, and everything was handed out to each group in the end."""
+    """Messages that a group settled are never handed out again, and each group got everything in the end."""
     faults = []
     ids = {(message.partition, message.number): message.id for message in stored}
     groups: dict[str, _Consumed] = defaultdict(_Consumed)
@@ -112,7 +133,7 @@ def check_consuming(
                 if ids.get(place) != id:
                     faults.append(Fault("phantom", f"{group} got {id} at {place}, where {ids.get(place)} is"))
                 settled_ns = groups[group].handed(place)
-                # The call began before another process may have settled the message: its begin is what counts.
+                # The call began before another process may have settled the message: its begin counts.
                 if settled_ns is not None and event.facts["since_ns"] > settled_ns and group not in prefetching:
                     faults.append(Fault("duplicated", f"{group} got {id} again after it was {settled}"))
         elif event.kind == settled:
@@ -124,7 +145,7 @@ def check_consuming(
 
 
 class _Consumed:
-    """What a group was handed, and when what of it was settled first."""
+    """The messages that a group got, and when each was first settled."""
 
     def __init__(self) -> None:
         self.seen: set[Place] = set()
@@ -132,14 +153,14 @@ class _Consumed:
         self._open: dict[int, set[int]] = defaultdict(set)
 
     def handed(self, place: Place) -> int | None:
-        """It was handed out; when it was settled, if it was before."""
+        """Records that it was handed out. Returns when it was settled, if it was before."""
         self.seen.add(place)
         if place not in self._done:
             self._open[place[0]].add(place[1])
         return self._done.get(place)
 
     def settle(self, event: Event) -> None:
-        """Messages that are named, or all before the positions that are."""
+        """Settles the named messages, or all before the positions."""
         for partition, number, _ in event.facts.get("messages", ()):
             self._settle(partition, number, event.at_ns)
         for partition, position in event.facts.get("positions", {}).items():

@@ -1,4 +1,4 @@
-"""What happened, as those saw it who did it: one file of JSON lines for each process."""
+"""The events as the processes saw them: one file of JSON lines for each process."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Event(NamedTuple):
 
     puts, put: ids (and due_us, key, transaction) before and after the call. read, commits, committed: group, and
     messages as (partition, number, id) or positions. took, acks, acked: group, and messages as for read.
+    fault, clock: what was done to a cluster, and when a clock was made wrong or right.
     """
 
     kind: str
@@ -24,7 +25,7 @@ class Event(NamedTuple):
 
 
 class Writer:
-    """Writes one line at a time, whole: what the process did before it was killed is there."""
+    """Writes one complete line at a time, so that all actions before a kill are recorded."""
 
     def __init__(self, path: Path, who: str) -> None:
         self._file, self._who = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), who
@@ -35,7 +36,7 @@ class Writer:
 
 
 def read_all(directory: Path) -> list[Event]:
-    """Everything that was written down, by time."""
+    """Returns all recorded events, by time."""
     return sorted(_events(sorted(directory.glob("*.history"))), key=lambda event: event.at_ns)
 
 

@@ -1,4 +1,4 @@
-"""The long run: processes that put and consume, killed one after the other and started anew; then the check."""
+"""The long run: processes that put and consume, killed one after the other and restarted; then the check."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROLES: Final = ("producer", "producer", "reader", "reader", "taker", "taker")
 LIFE_S_MAX: Final = 0.4
 DRAIN_S_MAX: Final = 60.0
 FAILED: Final = 70
-"""What a process exits with that ended by itself."""
+"""The exit code of a process that ended without being killed."""
 
 
 class Outcome(NamedTuple):
-    """What a run did, and what was wrong with it."""
+    """The counts of a run, and its faults."""
 
     kills: int
     messages: int
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 def run(directory: Path, kills: int, seed: int, progress: Callable[[int], None] = lambda kills: None) -> Outcome:
-    """Kill `kills` processes in the middle of their work, let the rest be consumed, and check everything."""
+    """Kills `kills` processes in the middle of their work, lets the rest be consumed, and checks everything."""
     draw = random.Random(seed)
     with warren.open(directory / "store") as store:
         store.topic(TOPIC, partitions=PARTITIONS, durability="os")
@@ -74,7 +74,7 @@ def _kill(pid: int) -> list[Fault]:
 
 
 def _drain(directory: Path) -> list[Stored]:
-    """Consume everything that is left, as the last member of each group; what the topic holds then."""
+    """Consumes the rest, as the last member of each group. Returns the content of the topic then."""
     history, draw = Writer(directory / "last.history", "last"), random.Random(0)
     deadline = time.monotonic() + DRAIN_S_MAX
     with warren.open(directory / "store") as store:

@@ -1,4 +1,4 @@
-"""What each process of the long run does until it is killed: put, read and commit, take and acknowledge."""
+"""The work of each process of the long run until it is killed: put, read and commit, take and acknowledge."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Row = tuple[int, int, str]
 
 
 def rows(messages: list[Message]) -> list[Row]:
-    """Messages as the history has them."""
+    """Returns messages in the form of the history."""
     return [(message.partition, message.number, message.body.decode()) for message in messages]
 
 
 class Producer:
-    """Puts messages one by one, together, with a delay that it may take back, and in transactions."""
+    """Puts messages one by one, together, with a delay that it may cancel, and in transactions."""
 
     def __init__(self, store: Store, history: Writer, who: str, draw: random.Random, topic: str = TOPIC) -> None:
         self._store, self._topic, self._history = store, store.topic(topic), history
@@ -84,7 +84,7 @@ class Reader:
         self._group, self._history, self._draw = topic.group(STREAM), history, draw
 
     def step(self, share: float = 0.8) -> int:
-        """Read once, and commit with the given chance; how many messages there were."""
+        """Reads once, and commits with the given probability. Returns how many messages there were."""
         since_ns = time.monotonic_ns()
         messages = self._group.read(limit=self._draw.randint(1, 100), wait=WAIT_S)
         self._history.note("read", group=STREAM, since_ns=since_ns, messages=rows(messages))
@@ -99,19 +99,19 @@ class Reader:
         return len(messages)
 
     def _positions(self, messages: list[Message]) -> dict[int, int]:
-        """From where on the group goes on: behind what was read."""
+        """Returns the positions from which the group continues: after the messages that were read."""
         return self._group.read_positions()
 
 
 class ReaderOverNetwork(Reader):
-    """The same by a client, which commits behind what it was given last."""
+    """The same by a client, which commits after its last messages."""
 
     def _positions(self, messages: list[Message]) -> dict[int, int]:
         return {message.partition: message.number + 1 for message in messages}
 
 
 class Taker:
-    """A member of the queue group: takes, and acknowledges most of it; gives some back, and forgets some."""
+    """A member of the queue group: takes, and acknowledges most messages; gives some back, and drops some."""
 
     limit_max = 30
 
@@ -147,13 +147,13 @@ class Taker:
 
 
 class TakerOverNetwork(Taker):
-    """The same by a client, which takes more at once."""
+    """The same by a client, which takes more messages per call."""
 
     limit_max = 200
 
 
 def work(role: str, directory: Path, who: str, seed: int) -> None:
-    """Work without end."""
+    """Works without an end."""
     history, draw = Writer(directory / f"{who}.history", who), random.Random(seed)
     store = warren.open(directory / "store")
     worker: Producer | Reader | Taker

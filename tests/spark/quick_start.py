@@ -16,7 +16,7 @@ from tests.tidy.source import ROOT, SOURCE
 from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
 
 OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for minutes is not worth being compiled twice: a third less is spent on starting it."""
+"""A JVM that lives for minutes is not worth being compiled twice: starting it takes a third less."""
 LOAD_S_MAX: Final = 180
 LOOK_S: Final = 0.2
 
@@ -24,7 +24,7 @@ LOOK_S: Final = 0.2
 def quick_options(folder: Path) -> str:
     """Options for a JVM, with the archive of classes in `folder`, which the first process makes.
 
-    A JVM that is not the one which made the archive says nothing and does without it.
+    A JVM other than the one that made the archive prints nothing and works without it.
     """
     archive = folder / f"spark-{version('pyspark')}.jsa"
     lock = SYSTEM_FILE_SYSTEM.lock(str(folder / "lock"))
@@ -41,7 +41,7 @@ def quick_options(folder: Path) -> str:
 
 
 def _make(archive: Path) -> None:
-    """Without the archive, where that fails, everything works as well and takes longer."""
+    """If this fails, everything works without the archive, but takes longer."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder, suppress(subprocess.TimeoutExpired):
         made = Path(folder) / archive.name
         options = f"{OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
@@ -54,7 +54,7 @@ def _make(archive: Path) -> None:
 
 
 def _load_classes(folder: str) -> None:
-    """What most tests do with Spark, once: a batch, a stream, and a write of each."""
+    """Does what most tests do with Spark, once: a batch, a stream, and a write of each."""
     import warren
     import warren.spark
 

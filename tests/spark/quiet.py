@@ -1,4 +1,4 @@
-"""What a program that runs Spark said on stderr, without what no setting of Spark's turns off."""
+"""The stderr of a program that runs Spark, without the lines that no setting of Spark switches off."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LEFT_BY_SPARK: Final = re.compile(
     r'(?:  File "[^"\n]*/pyspark/daemon\.py".*\n(?:    .*\n)*)+'
     r"BrokenPipeError: .*\n"
 )
-"""A worker of PySpark's whose JVM stopped first, which happens now and then where a query or Spark is stopped."""
+"""Output of a worker of PySpark whose JVM stopped first, which sometimes happens if a query or Spark is stopped."""
 
 
 def complaints(stderr: str) -> str:
-    """What there is to complain about; empty where all is well."""
+    """Returns the complaints; empty if everything is fine."""
     return LEFT_BY_SPARK.sub("", stderr)

@@ -17,7 +17,7 @@ import pytest
 
 import warren
 from tests.spark import cluster_jobs
-from tests.spark.cluster import LOOK_S, LOOPBACK, Cluster, running_cluster
+from tests.spark.cluster import LOOK_S, LOOPBACK, Cluster, options, running_cluster
 from warren.spark.runtime.shipping import package_zip, submit_command
 from warren.spark.store_access.files import FileCatalog
 
@@ -59,18 +59,22 @@ def bodies() -> list[bytes]:
     return [b"%06d" % number for number in range(MESSAGES)]
 
 
+def conf() -> dict[str, str]:
+    return {**CONF, "spark.executor.extraJavaOptions": options()}
+
+
 def submitted(cluster: Cluster, *jobs: list[str]) -> subprocess.Popen[str]:
     """The driver, which runs the jobs."""
     package = package_zip(str(cluster.folder / "package"))
     program = [cluster_jobs.__file__, json.dumps(jobs)]
-    command = submit_command(program, cluster.master, CONF, package=package)
+    command = submit_command(program, cluster.master, conf(), package=package)
     return subprocess.Popen(
         command, env=cluster.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
 def answer(driver: subprocess.Popen[str]) -> Any:
-    """What the jobs found."""
+    """Returns the result of the jobs."""
     output, complained = driver.communicate(timeout=JOB_S_MAX)
     assert driver.returncode == 0, complained
     return json.loads(output.splitlines()[-1])
@@ -120,7 +124,7 @@ def test_executors_that_are_killed_lose_nothing_and_repeat_nothing(cluster: Clus
 def test_the_example_submits_a_pipeline_with_all_that_it_needs(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+    options = [word for name, value in conf().items() for word in ("--conf", f"{name}={value}")]
     for name, value in cluster.environment().items():
         monkeypatch.setenv(name, value)
 
@@ -130,7 +134,7 @@ def test_the_example_submits_a_pipeline_with_all_that_it_needs(
 
 
 def kill_executors(cluster: Cluster, driver: subprocess.Popen[str], path: str) -> list[int]:
-    """Kill one executor each time that a further part of the messages is copied; which ones."""
+    """Kills one executor each time that a further part of the messages is copied. Returns which ones."""
     killed: list[int] = []
     while len(killed) < KILLS and driver.poll() is None:
         executors = [pid for pid in cluster.executors() if pid not in killed]
@@ -143,7 +147,7 @@ def kill_executors(cluster: Cluster, driver: subprocess.Popen[str], path: str) -
 
 
 def copied(path: str) -> int:
-    """How many messages are in the topic copies."""
+    """Returns how many messages are in the topic copies."""
     catalog = FileCatalog(path)
     count = 0
     for partition in range(catalog.settings("copies").partitions):

@@ -1,4 +1,4 @@
-"""The format "warren" by Spark Connect: a client that has no JVM, and a server that it starts on this machine."""
+"""The format "warren" with Spark Connect: a client that has no JVM, and a server that it starts on this machine."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ spark.stop()
 """
 
 
+@pytest.mark.usefixtures("connect_port")
 def test_a_connect_client_reads_and_writes(tmp_path: Path) -> None:
     pytest.importorskip("grpc")
 

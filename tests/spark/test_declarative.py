@@ -1,4 +1,4 @@
-"""The declarative pipeline of examples/: a topic as the source of tables, and as a sink; the second run goes on."""
+"""The declarative pipeline of examples/: a topic as the source of tables, and as a sink; the second run continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROJECT: Final = ROOT / "examples/declarative"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the project whose tables are kept beside it."""
+    """A copy of the project whose tables are stored next to it."""
     folder = tmp_path / "project"
     shutil.copytree(PROJECT, folder)
     settings = folder / "spark-pipeline.yml"
@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, store: Path) -> None:
-    """One run of the pipeline over all that there is."""
+    """One run of the pipeline over all existing messages."""
     environment = os.environ | {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -49,17 +49,18 @@ def run(project: Path, store: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 
 
 def large_orders(store: Path) -> list[tuple[str, float]]:
-    """The countries and amounts in the topic that the pipeline writes to."""
+    """Returns the countries and amounts in the topic that the pipeline writes to."""
     with warren.open(str(store)) as opened:
         orders = [json.loads(message.body) for message in opened.topic("large").last(10)]
     return sorted((order["country"], order["amount"]) for order in orders)
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("connect_port")
 def test_a_pipeline_reads_and_writes_topics_and_continues_at_its_position(project: Path, tmp_path: Path) -> None:
     store = tmp_path / "data"
     with warren.open(str(store)) as opened:

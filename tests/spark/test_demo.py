@@ -1,4 +1,4 @@
-"""The demo as a user runs it: one command, and everything it promises stands in the terminal and in the directory."""
+"""The demo as a user runs it: one command, and all its promises are in the terminal and in the directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`warren doctor --spark` runs a job on the Java that pip brings, and nothing is said on the way."""
+"""`warren doctor --spark` runs a job on the Java from pip, and prints nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example does what its README says: those that need one share a Spark session."""
+"""Every example does what its README says; those that need a Spark session share one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_query_for_kafka_runs_with_another_format(spark: SparkSession, tmp_pat
     assert (counts["a"], counts["burrow"], counts["many"]) == (4, 2, 1)
 
 
-def test_a_batch_that_is_written_twice_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_that_is_written_twice_exists_once(spark: SparkSession, tmp_path: Path) -> None:
     found = example("foreach_batch").main(spark, tmp_path)
 
     assert found == {"booked": [b"5", b"120", b"40", b"999", b"7"], "checked": [b"120", b"999"]}
@@ -83,7 +83,7 @@ def test_the_example_of_the_readme_counts_the_messages_of_the_first_one(
     (query,) = (example for example in others if needs_spark(example))
 
     for example in (first, query):
-        # A relative path starts where the JVM of the shared session was started.
+        # A relative path starts in the directory in which the JVM of the shared session was started.
         exec(example.replace('"data"', repr(str(tmp_path / "data"))), {})
 
     shown = capsys.readouterr().out

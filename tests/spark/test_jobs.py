@@ -28,7 +28,7 @@ def all_of(store: Store, topic: str) -> list[Message]:
 
 
 def carried(message: Message) -> tuple[object, ...]:
-    """What a user gave."""
+    """The fields that a user set."""
     return message.key, message.tag, message.id, dict(message.headers), message.body
 
 

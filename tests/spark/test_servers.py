@@ -1,4 +1,4 @@
-"""The option `servers` under Spark itself: tables, streams and pipelines through a broker that comes and goes."""
+"""The option `servers` under Spark itself: tables, streams and pipelines through a broker that stops and starts."""
 
 from __future__ import annotations
 

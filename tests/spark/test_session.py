@@ -1,4 +1,4 @@
-"""A session of Warren's: from what pip installed, tuned, and quiet."""
+"""A session of Warren: from installed packages, tuned, and quiet."""
 
 from __future__ import annotations
 

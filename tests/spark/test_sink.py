@@ -1,4 +1,4 @@
-"""The sink of format "warren" under a real Spark: batches, streams that are started again, and what is refused."""
+"""The sink of format "warren" under a real Spark: batches, restarted streams, and refused queries."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_stream_that_is_started_again_writes_every_row_once(spark: SparkSessio
         return len(query.recentProgress)
 
     assert run() >= 5
-    # As a driver does that dies after the sink committed and before Spark noted it.
+    # As a driver does that dies after the sink committed and before Spark recorded it.
     last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)

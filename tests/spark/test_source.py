@@ -1,4 +1,4 @@
-"""The format "warren" under Spark itself: found by name, read as a table and as a stream, with errors that tell."""
+"""The format "warren" under Spark itself: found by name, read as a table and as a stream, with clear errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table(spark: SparkSession, store: Store, schema: str | None = None, **option
 
 
 class Stream:
-    """A query that is run again and again from one checkpoint, with what it gave."""
+    """A query that is run repeatedly from one checkpoint, and its results."""
 
     def __init__(self, spark: SparkSession, store: Store, folder: Path) -> None:
         self._spark, self._store, self._folder = spark, store, folder
@@ -47,7 +47,7 @@ class Stream:
         self.progress: list[dict[str, Any]] = []
 
     def run(self, **options: str | int) -> int:
-        """Take what is available now; how many messages that were."""
+        """Takes all available messages. Returns how many that were."""
         given: dict[str, str | int] = {"topics": "orders", "startingOffsets": "earliest", **options}
         stream = self._spark.readStream.format("warren").options(**given).load(self._store.path)
         before = len(self.found)
@@ -177,5 +177,5 @@ def test_a_stream_reports_lost_messages(spark: SparkSession, store: Store, tmp_p
 
     store.delete_topic("orders")
     store.topic("orders").put(b"another")
-    with pytest.raises(PySparkException, match="topic 'orders' was deleted and made again"):
+    with pytest.raises(PySparkException, match="topic 'orders' was deleted and created again"):
         stream.run()

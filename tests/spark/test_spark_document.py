@@ -1,4 +1,4 @@
-"""docs/spark.md says what is so: its examples run, and its tables are those of the code."""
+"""docs/spark.md is true: its examples run, and its tables are those of the code."""
 
 from __future__ import annotations
 

@@ -10,18 +10,18 @@ from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KAF
 
 
 def broken_batch(count: int = 3, *, compression: int = 0) -> bytes:
-    """A batch of `count` records that are random bytes."""
+    """Returns a batch of `count` records that are random bytes."""
     return with_records(count, random.Random(count).randbytes(20 * count), compression=compression)
 
 
 def same_delta_batch(count: int = 3) -> bytes:
-    """A batch of `count` records that all say to be the first."""
+    """Returns a batch of `count` records that all claim to be the first."""
     one = batch_of([(None, b"again", [])])
     return with_records(count, one[KAFKA_BATCH_HEAD.size :] * count)
 
 
 def with_records(count: int, records: bytes, *, compression: int = 0) -> bytes:
-    """A batch that a broker takes by its head and checksum, whatever the records are."""
+    """Returns a batch that a broker accepts by its head and checksum, for any records."""
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch_of([(None, b"", [])] * count)))
     head = head._replace(
         batch_length=KAFKA_BATCH_HEAD.size - KAFKA_LENGTH_END + len(records), attributes=compression, record_count=count

@@ -1,4 +1,4 @@
-"""Logs made by hand: records whose checksums are right, whatever else is wrong with them."""
+"""Logs made by hand: records with right checksums and any other fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def packed(
     key_size: int = NO_KEY,
     headers_size: int = 0,
 ) -> Packed:
-    """A record with these fields in its head, and `content` behind it; its checksum is right."""
+    """Returns a record with these fields in its head, followed by `content`; its checksum is right."""
     head = PAYLOAD_HEAD.pack(count, -1, codec, id_size, tag_size, compression, key_size, headers_size)
     return Packed(head + content, crc32c(head + content), count)
 
@@ -45,9 +45,9 @@ def area(sections: Sections) -> bytes:
 
 
 def write_log(path: Path, records: Sequence[Packed], *, wrong_numbers: Mapping[int, int] = NO_NUMBERS) -> Path:
-    """A closed log of one block that holds these records; its block file.
+    """Writes a closed log of one block with these records. Returns its block file.
 
-    `wrong_numbers` has what some records say instead of the number that follows.
+    `wrong_numbers` has the numbers that some records claim instead of the right ones.
     """
     data = bytearray(first_bytes(BlockHeader(2, 0, 0, 0, NOW_US, 64, 8)))
     number = 0
@@ -121,4 +121,4 @@ MALFORMED: dict[str, Packed] = {
     "corr_offsets for another count": columns([*BODIES, (12, bytes(8))], count=2),
     "a compressed batch that is none": packed(struct.pack("<I", 200) + b"not zstd", codec=1, compression=1, count=2),
 }
-"""Records with right checksums and impossible content, by what is wrong with them."""
+"""Records with right checksums and impossible content, by their fault."""

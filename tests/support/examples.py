@@ -1,4 +1,4 @@
-"""How many examples Hypothesis tries: as many as a test asks for, or few in the profile `quick`."""
+"""How many examples Hypothesis tries: as many as a test requests, or few in the profile `quick`."""
 
 from __future__ import annotations
 

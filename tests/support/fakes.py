@@ -1,4 +1,4 @@
-"""Stand-ins for the machine: a disk that need not be waited for, one that can be watched, and work that waits."""
+"""Stand-ins for the machine: a disk without waits, one that can be watched, and work that waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK_DISK: Final = MoodyFileSystem(really_syncs=False)
 
 
 def quick_log(path: Path | str, **options: Any) -> Log:
-    """A log whose syncs cost nothing: for tests that do not ask what survives a power cut."""
+    """Returns a log whose syncs cost nothing, for tests that are not about power cuts."""
     settings: dict[str, Any] = {"filesystem": QUICK_DISK, "durability": "os"}
     return Log.open(path, **settings | options)
 

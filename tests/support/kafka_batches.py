@@ -1,4 +1,4 @@
-"""Record batches as Kafka's clients make them, of messages that are given as rows or piece by piece."""
+"""Record batches as Kafka's clients make them, of messages given as rows or piece by piece."""
 
 from __future__ import annotations
 

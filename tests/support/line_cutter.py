@@ -1,10 +1,10 @@
-"""Cuts the power between two lines of the engine, wherever they stand."""
+"""Cuts the power between two lines of the engine, at any place."""
 
 from __future__ import annotations
 
 import os
 import sys
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 import warren
@@ -33,19 +33,20 @@ PURE: Final = (
     "walk.py",
     "zbus.py",
 )
-"""Modules that change nothing on a disk: a cut within them is a cut before the line that follows them."""
+"""Modules that change nothing on disk: a cut within them is a cut before the line that follows them."""
 OF_THE_PROCESS: Final = ("open_files.py",)
-"""What outlives a log: a machine without power has no process that goes on with it."""
+"""Modules whose state outlives a log: on a machine without power no process continues with it."""
 
 UNWATCHED: Final = frozenset((*PURE, *OF_THE_PROCESS))
+WATCHED: Final[dict[str, dict[CodeType, bool]]] = {}
+"""Whether the lines of a function are counted, by the watched directory. It is looked up once for each."""
 
 
 class LineCutter:
     """While it is entered, counts the lines that run under `directory`, and cuts the power before the `line`-th.
 
-    `line` counts from 1; None never cuts. Drawn by the disk's seed, a page is written back between two lines now and
-    then, and at times the cut comes in the midst of what the line before stores. Only the thread that entered is
-    watched.
+    `line` counts from 1; None never cuts. Drawn by the disk's seed, a page is sometimes written back between two lines,
+    and sometimes the cut comes in the middle of a store of the line before. Only the thread that entered is watched.
     """
 
     def __init__(self, disk: SimulatedFileSystem, line: int | None, *, directory: str = ENGINE_DIRECTORY) -> None:
@@ -54,6 +55,8 @@ class LineCutter:
         self._next_write_back = self._draw_write_back()
         self._is_half_stored = disk.random.random() < HALF_STORED_CHANCE
         self._earlier: FrozenDisk | None = None
+        # One answer for each function and directory, because every call of a Python function comes here.
+        self._is_watched = WATCHED.setdefault(directory, {})
 
     def __enter__(self) -> LineCutter:
         sys.settrace(self._on_call)
@@ -66,14 +69,18 @@ class LineCutter:
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
+        is_watched = self._is_watched.get(code)
+        if is_watched is None:
+            is_watched = self._is_watched[code] = self._watches(code)
+        if not is_watched:
+            return None
+        # Errors in a destructor are swallowed, also in its calls: a cut there would have no effect.
         caller = frame.f_back
-        # What a destructor raises is swallowed, also in what it calls: a cut there would be no cut.
-        is_destroyed = code.co_name == "__del__" or (caller is not None and caller.f_code.co_name == "__del__")
-        if not code.co_filename.startswith(self._directory) or is_destroyed:
-            return None
-        if os.path.basename(code.co_filename) in UNWATCHED:
-            return None
-        return self._on_line
+        return None if caller is not None and caller.f_code.co_name == "__del__" else self._on_line
+
+    def _watches(self, code: CodeType) -> bool:
+        is_engine = code.co_filename.startswith(self._directory) and code.co_name != "__del__"
+        return is_engine and os.path.basename(code.co_filename) not in UNWATCHED
 
     def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":

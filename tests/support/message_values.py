@@ -1,4 +1,4 @@
-"""Requests and responses of every API key from plain dictionaries, for tests that make up or name fields by hand."""
+"""Requests and responses of every API key from plain dictionaries, for tests that generate or name fields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def encode_request(api_key: int, version: int, values: Values | WireStruct) -> b
 
 
 def encode_response(api_key: int, version: int, values: Values | WireStruct) -> list[Buffer]:
-    """Returns the body of a response, as buffers to send one behind the other."""
+    """Returns the body of a response, as buffers to send one after the other."""
     return message_buffers(_message(_class(api_key, version, RESPONSE), values), version)
 
 

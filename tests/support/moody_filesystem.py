@@ -1,4 +1,4 @@
-"""The machine's own file system, whose syncs fail when a test says so, or are left out."""
+"""The machine's own file system, whose syncs fail when a test decides it, or are omitted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warren.storage.disk.filesystem import SystemFile, SystemFileSystem
 
 
 class MoodyFile(SystemFile):
-    """A file whose sync asks its file system first."""
+    """A file that queries its file system before a sync."""
 
     def __init__(self, path: str, *, writable: bool, create: bool, mood: MoodyFileSystem) -> None:
         super().__init__(path, writable=writable, create=create)
@@ -24,7 +24,7 @@ class MoodyFile(SystemFile):
 class MoodyFileSystem(SystemFileSystem):
     """Files of the operating system. While `gate` is closed, syncs wait; while `fails` is set, they fail.
 
-    With `really_syncs` False nothing is asked of the disk: for tests whose crashes need no durability.
+    With `really_syncs` False the disk is not synced: for tests whose crashes need no durability.
     """
 
     def __init__(self, *, really_syncs: bool = True) -> None:

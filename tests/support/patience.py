@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 WAIT_S: Final = 20.0
-"""Longer than anything takes that works."""
+"""Longer than any working call takes."""
 SHORT_S: Final = 0.05
 """For calls that have to time out."""
 
@@ -28,14 +28,14 @@ def until_waiting(condition: threading.Condition, count: int = 1) -> None:
 
 
 async def until_true(condition: Callable[[], object]) -> None:
-    """Returns when `condition` holds, and lets other tasks run meanwhile. Fails after WAIT_S."""
+    """Returns when `condition` holds, and lets other tasks run during the wait. Fails after WAIT_S."""
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Runs `coroutine` in an event loop of its own."""
+    """Runs `coroutine` in its own event loop."""
 
     async def within_time() -> None:
         async with asyncio.timeout(WAIT_S):

@@ -1,4 +1,4 @@
-"""Values for every field of a message, made up from a seed, and the classes of another codec to compare with."""
+"""Values for every field of a message, generated from a seed, and the classes of another codec to compare with."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def every_version() -> Iterator[tuple[Api, int]]:
 
 
 def made_up(fields: Sequence[Field], version: int, seed: int) -> dict[str, Any]:
-    """A value for each field that the version carries. Of each seed others, and of some seeds null where it may be."""
+    """Returns a value for each field that the version carries.
+
+    Each seed gives others, and some seeds give null if possible.
+    """
     chance = random.Random(seed)
     return {field.name: _value(field, version, chance) for field in fields if version in field.versions}
 
@@ -52,7 +55,7 @@ def _value(field: Field, version: int, chance: random.Random) -> Any:
     if field.kind == "float64":
         return chance.uniform(-9, 9)
     if field.kind in FIXED_FORMATS:
-        # Not beyond the year 2004, in ms: kio makes dates of some.
+        # Not after the year 2004, in ms, because kio makes dates of some.
         return chance.randrange(0, 1 << min(SIZES[field.kind] - 1, 40))
     if field.kind == "string":
         return "".join(chance.choices(string.ascii_letters + "äß☃", k=chance.choice([0, 1, 20, 200])))
@@ -60,9 +63,9 @@ def _value(field: Field, version: int, chance: random.Random) -> Any:
 
 
 def kafka_class(name: str) -> Any:
-    """The class of kafka-python that has this name; None where it has none."""
+    """Returns the class of kafka-python with this name; None if it does not exist."""
     for module in KAFKA_MODULES:
-        found = getattr(importlib.import_module(f"kafka.protocol.{module}"), name, None)
-        if found is not None:
-            return found
+        message_class = getattr(importlib.import_module(f"kafka.protocol.{module}"), name, None)
+        if message_class is not None:
+            return message_class
     return None

@@ -1,4 +1,4 @@
-"""Background work that is done when a test says so, or, if the power is cut before, never."""
+"""Background work that runs when a test starts it, or never, if the power is cut before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class SimulatedBackground:
-    """Keeps the jobs in order until `run` does them. A crash forgets them with the process."""
+    """Keeps the jobs in order until `run` runs them. A crash drops them with the process."""
 
     def __init__(self) -> None:
         self._jobs: list[Callable[[], None]] = []

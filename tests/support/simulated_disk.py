@@ -1,4 +1,4 @@
-"""A file system in memory that forgets whatever was not synced, as a disk does when the power is cut.
+"""A file system in memory that forgets everything that was not synced, as a disk does when the power is cut.
 
 Programs see `current` bytes through maps; the platter holds `durable` bytes. Between the two stands what a kernel may
 or may not have done by the moment of a cut, each thing on its own:
@@ -25,6 +25,7 @@ from weakref import WeakSet
 
 from tests.support.volatile import PAGE_SIZE, Fate, FrozenFile, NameChange, VolatileDirectory, VolatileFile, round_up
 from warren.errors import StorageFull, SyncFailed
+from warren.storage.disk.shipping import Shipping
 
 MAP_CAPACITY_DEFAULT: Final = 1 << 18
 WRITE_BACK_CHANCE: Final = 0.05
@@ -33,12 +34,12 @@ TORN_CHANCES: Final = (0.0, 0.0, 0.2, 0.5)
 
 
 class PowerCut(BaseException):
-    """The machine stops here. Not an `Exception`, so that nothing of the engine handles it."""
+    """The machine stops here. Not an `Exception`, so that the engine does not handle it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenDisk:
-    """Everything at one moment; what happens to the live disk afterwards does not reach it."""
+    """Everything at one moment; later changes of the live disk do not affect it."""
 
     files: dict[int, FrozenFile]
     directories: dict[str, VolatileDirectory]
@@ -47,7 +48,7 @@ class FrozenDisk:
     size_max: int | None
 
     def half_stored(self, earlier: FrozenDisk, random: Random) -> FrozenDisk:
-        """The disk in the midst of the store that made it of `earlier`."""
+        """Returns the disk in the middle of the store that changed it from `earlier`."""
         files = {
             number: file.half_stored(earlier.files[number], random) if number in earlier.files else file
             for number, file in self.files.items()
@@ -55,10 +56,10 @@ class FrozenDisk:
         return replace(self, files=files)
 
     def after_power_cut(self, seed: int, *, same_boot: bool = False) -> SimulatedFileSystem:
-        """The disk as the next boot finds it. The seed decides what was lost.
+        """Returns the disk as the next boot finds it. The seed decides what was lost.
 
-        With `same_boot` the machine was not started anew: a snapshot of the disk was mounted, or the disk was gone for
-        a moment, and what was not synced is lost all the same.
+        With `same_boot` the machine was not restarted: a snapshot of the disk was mounted, or the disk was disconnected
+        for a moment, and unsynced data is lost nevertheless.
         """
         random = Random(seed)
         fate = Fate(random.choice(KEEP_CHANCES), random.choice(TORN_CHANCES))
@@ -111,7 +112,7 @@ class SimulatedFile:
             raise OSError(errno.EINVAL, "nothing to preallocate", self.path)
         room = self._disk.room()
         if room < grown:
-            # A real disk may keep what it had given before it ran out.
+            # A real disk may keep the bytes that it allocated before it ran out.
             if room >= PAGE_SIZE and self._disk.random.random() < 0.5:
                 self._inode.resize(self._inode.length + room // PAGE_SIZE * PAGE_SIZE)
             raise StorageFull(self.path, grown)
@@ -151,7 +152,7 @@ class SimulatedFile:
         return any(file is not self for file in self._disk.vouching.get(id(self._inode), ()))
 
     def close(self) -> None:
-        """Nothing is lost or kept by closing."""
+        """Closing loses and keeps nothing."""
         self._disk.vouching.get(id(self._inode), WeakSet()).discard(self)
 
     def _change(self, call: str) -> None:
@@ -191,13 +192,14 @@ class SimulatedLock:
 
 
 class SimulatedFileSystem:
-    """A disk in memory with the contract of `FileSystem`. Every call may be the one at which the power is cut.
+    """A disk in memory with the contract of `FileSystem`. Any call may be the one at which the power is cut.
 
     `cut_at_call` counts from 1. After the cut the machine is dead: each further call raises `PowerCut` again, except
-    those that only let go of something. `size_max` bounds the sum of all file lengths.
+    those that only release something. `size_max` bounds the sum of all file lengths.
     """
 
     is_read_only = False
+    shipping: Shipping | None = None
 
     def __init__(self, *, seed: int = 0, map_capacity: int = MAP_CAPACITY_DEFAULT, size_max: int | None = None) -> None:
         self.random = Random(seed)
@@ -220,13 +222,13 @@ class SimulatedFileSystem:
         return self._frozen is not None
 
     def cut(self, earlier: FrozenDisk | None = None) -> None:
-        """Cut the power now: the state is frozen, and `PowerCut` raised. With `earlier`, in the midst of a store."""
+        """Cuts the power now: the state is frozen, and `PowerCut` raised. With `earlier`, in the middle of a store."""
         frozen = self.freeze()
         self._frozen = frozen.half_stored(earlier, self.random) if earlier is not None else frozen
         raise PowerCut
 
     def freeze(self) -> FrozenDisk:
-        """The state of this moment, from which any number of cuts and kills may be made."""
+        """Returns the state of this moment, from which any number of cuts and kills may be made."""
         if self._frozen is not None:
             return self._frozen
         directories = {path: directory.copy() for path, directory in self._directories.items()}
@@ -235,7 +237,7 @@ class SimulatedFileSystem:
         return FrozenDisk(files, directories, self._boots, self._map_capacity, self.size_max)
 
     def contents(self) -> dict[int, bytes]:
-        """What programs see of every file, durable or not."""
+        """Returns the content of every file as programs see it, durable or not."""
         return {number: inode.memory[: inode.length] for number, inode in self._inodes.items()}
 
     def after_power_cut(self, seed: int, *, same_boot: bool = False) -> SimulatedFileSystem:
@@ -245,18 +247,18 @@ class SimulatedFileSystem:
         return self.freeze().after_process_kill(seed)
 
     def write_back(self) -> None:
-        """Some dirty page, if there is one, reaches the platter now."""
+        """Writes some dirty page, if there is one, to the platter now."""
         candidates = [(inode, page) for inode in self._inodes.values() for page in inode.dirty_pages()]
         if candidates:
             inode, page = self.random.choice(candidates)
             inode.write_back(page)
 
     def fail_sync(self, nth: int = 1) -> None:
-        """The `nth` file sync from now on fails, and its pages count as clean though they are not durable."""
+        """The `nth` file sync from now on fails, and its pages count as clean although they are not durable."""
         self._syncs_until_failure = nth
 
     def evict(self) -> None:
-        """Pages that a failed sync left behind are read from the platter again: programs see the old bytes."""
+        """Pages that a failed sync left are read from the platter again: programs see the old bytes."""
         for inode in self._inodes.values():
             inode.forget_lost_pages()
 
@@ -265,7 +267,7 @@ class SimulatedFileSystem:
             return sys.maxsize
         return max(0, self.size_max - sum(self._inodes[number].length for number in self._named_inodes()))
 
-    # What the files and locks ask of it.
+    # The calls of the files and locks.
 
     def enter(self, call: str) -> None:
         """Every call of the seam passes here first: the machine may be dead, write something back, or die now."""
@@ -316,7 +318,7 @@ class SimulatedFileSystem:
         self._parent(path).change(NameChange(os.path.basename(path), None))
 
     def remove_directory(self, path: str) -> None:
-        """Durable at once: nothing of the project trusts that a directory is still there, or is not."""
+        """Durable immediately: the project relies neither on the existence of a directory nor on its absence."""
         self.enter("remove_directory")
         if self.names(path):
             raise OSError(errno.ENOTEMPTY, "the directory is not empty", path)
@@ -335,7 +337,7 @@ class SimulatedFileSystem:
     def boot_id(self) -> bytes:
         return self._boots.to_bytes(16, "little")
 
-    # How names lead to files.
+    # The way from names to files.
 
     def _directory(self, path: str) -> VolatileDirectory:
         path = os.path.normpath(path)

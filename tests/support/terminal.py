@@ -1,4 +1,4 @@
-"""The program `warren` in a pseudo-terminal: what a person would see, bars included."""
+"""The program `warren` in a pseudo-terminal: its output as a person sees it, bars included."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS, COLUMNS = 24, 80
 
 
 class Shown(NamedTuple):
-    """How the program ended, and all that it wrote to the terminal, with its control characters."""
+    """The exit code of the program, and everything that it wrote to the terminal, with control characters."""
 
     exit_code: int
     text: str
@@ -34,7 +34,7 @@ def run_in_terminal(
     keyboard, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "TERM": "xterm-256color"} | dict(variables or {})
-    # Rich takes these for the size of the terminal, and CI for none at all.
+    # Rich uses these for the size of the terminal, and CI sets them to nothing.
     for name in ("COLUMNS", "LINES", "NO_COLOR", "CI"):
         environment.pop(name, None)
     process = subprocess.Popen(
@@ -58,7 +58,9 @@ def run_in_terminal(
 
 
 def _read(keyboard: int) -> bytes:
-    """What has been written since; empty once the program has closed the terminal, which Linux tells as EIO."""
+    """Returns the output since the last call; empty once the program has closed the terminal, which Linux reports as
+    EIO.
+    """
     try:
         return os.read(keyboard, 1 << 16)
     except OSError as error:

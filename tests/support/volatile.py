@@ -1,4 +1,6 @@
-"""One file or directory of a simulated disk: what programs see, what the platter holds, and what a cut leaves of it."""
+"""One file or directory of a simulated disk: the view of programs, the content of the platter, and the rest after a
+cut.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class NameChange(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """How one cut treats what was not synced: the chance of each page to be torn, and else to be kept."""
+    """How one cut treats unsynced data: the chance of each page to be torn, and otherwise to be kept."""
 
     keep: float
     torn: float
@@ -43,7 +45,7 @@ class Fate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FrozenFile:
-    """One file at one moment: what programs saw, what the platter held, and what was on its way."""
+    """One file at one moment: the view of programs, the platter, and the writes in progress."""
 
     content: bytes
     length: int
@@ -63,7 +65,9 @@ class FrozenFile:
         return bytes(durable[:length].ljust(length, b"\0"))
 
     def half_stored(self, earlier: FrozenFile, random: Random) -> FrozenFile:
-        """This file in the midst of the store that made it of `earlier`: a copy goes upwards, by aligned words."""
+        """This file in the middle of the store that changed it from `earlier`: a copy goes upwards,
+        by aligned words.
+        """
         is_only_stored = (earlier.length, earlier.durable, earlier.pending) == (self.length, self.durable, self.pending)
         if earlier.content == self.content or not is_only_stored:
             return self
@@ -78,7 +82,7 @@ class FrozenFile:
 
 @dataclass(slots=True)
 class VolatileFile:
-    """A live file. Invariant: behind `length` the map holds zeros; on a real disk a mapped write there is a SIGBUS."""
+    """A live file. Invariant: after `length` the map holds zeros; on a real disk a mapped write there is a SIGBUS."""
 
     memory: mmap.mmap
     length: int = 0
@@ -99,7 +103,10 @@ class VolatileFile:
         self.pending.append(LengthChange(length))
 
     def dirty_pages(self) -> list[int]:
-        """Pages the kernel would write at a sync. One that a failed sync gave up on is clean until it changes again."""
+        """Returns the pages that the kernel would write at a sync.
+
+        A page that a failed sync gave up on is clean until it changes again.
+        """
         durable, _ = _replay(self.durable, self.durable_length, self.pending, len(self.pending))
         content = self.content()
         if durable == content:
@@ -111,7 +118,7 @@ class VolatileFile:
         ]
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Store `data`. Its pages are dirty now, whatever stood there before."""
+        """Stores `data`. Its pages are dirty now, with any earlier content."""
         end = position + len(data)
         if end > self.length:
             self.resize(end)
@@ -133,7 +140,7 @@ class VolatileFile:
         self.pending.clear()
 
     def fail_sync(self) -> None:
-        """As Linux does: the dirty pages count as clean from now on, though they never reached the platter."""
+        """As Linux does: the dirty pages count as clean from now on, although they never reached the platter."""
         content = self.content()
         self.clean_but_lost.update({page: _page(content, page) for page in self.dirty_pages()})
 
@@ -192,16 +199,16 @@ def _replay(
     durable: bytes | bytearray, length: int, pending: Iterable[LengthChange | PageWrite], lengths_kept: int
 ) -> tuple[bytearray, int]:
     """The platter after the page writes, and as many of the length changes as were kept."""
-    found = bytearray(durable)
+    content = bytearray(durable)
     for change in pending:
         if isinstance(change, PageWrite):
-            _set_page(found, change.page, change.content)
+            _set_page(content, change.page, change.content)
         elif lengths_kept:
             lengths_kept -= 1
             length = change.length
-            # The page that the cut goes through keeps its old bytes behind the new length until it is written itself.
-            del found[round_up(length) :]
-    return found, length
+            # The page at the cut keeps its old bytes after the new length until it is written itself.
+            del content[round_up(length) :]
+    return content, length
 
 
 def _survivor(old: bytes, new: bytes, random: Random, fate: Fate) -> bytes:

@@ -1,4 +1,4 @@
-"""What the documents claim, read out of their Markdown so that it can be compared with the code."""
+"""Reads the claims of the documents from their Markdown, so that they can be compared with the code."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ class Field(NamedTuple):
 
 
 def fenced(document: str, language: str) -> list[str]:
-    """The blocks of code in `language`."""
+    """Returns the blocks of code in `language`."""
     return [text for name, text in FENCE.findall(document) if name == language]
 
 
 def bullets(document: str) -> list[str]:
-    """The items of the document's lists, each in one line."""
+    """Returns the items of the document's lists, each in one line."""
     return [" ".join(item.split()) for item in re.findall(r"^- (.*(?:\n  .*)*)", document, re.MULTILINE)]
 
 
 def needs_broker(example: str) -> bool:
-    """Whether `example` connects to a broker: then it runs with the tests of the client."""
+    """Returns whether `example` connects to a broker: then it runs with the tests of the client."""
     return "localhost:9092" in example
 
 
 def needs_spark(example: str) -> bool:
-    """Whether `example` starts Spark: then it runs with the tests on Spark."""
+    """Returns whether `example` starts Spark: then it runs with the tests on Spark."""
     return "warren.spark" in example
 
 
 def glossary(document: str) -> list[str]:
-    """The words that `document` explains: those in bold in the first column of its tables."""
+    """Returns the words that `document` explains: those in bold in the first column of its tables."""
     cells = re.findall(r"^\| (\*\*.*?) \|", document, re.MULTILINE)
     return [word for cell in cells for word in re.findall(r"\*\*([^*]+)\*\*", cell)]
 
 
 def without_common_words(document: str) -> str:
-    """Returns a document without the words of other systems that are in brackets behind ours, for readers who search.
+    """Returns a document without the words of other systems that are in brackets after ours, for readers who search.
 
-    In the glossary that is any word behind the one that is explained, elsewhere the word for a block.
+    In the glossary that is any word after the explained one, elsewhere the word for a block.
     """
     document = re.sub(r"^(\| \*\*[^|(]*)\([^)|]*\) \|", r"\1|", document, flags=re.MULTILINE)
     return re.sub(r"\b(blocks?)\s\(segments?\)", r"\1", document)
 
 
 def make_targets(makefile: str) -> set[str]:
-    """The targets that `makefile` declares."""
+    """Returns the targets that `makefile` declares."""
     return set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
 
 
 def mentioned_targets(document: str) -> set[str]:
-    """The targets that `document` tells the reader to make."""
+    """Returns the targets that `document` mentions as commands."""
     commands = [*fenced(document, "sh"), *re.findall(r"`([^`\n]+)`", FENCE.sub("", document))]
     return {target for command in commands for target in re.findall(r"\bmake ([a-z-]+)", command)}
 
 
 def mentioned_paths(document: str) -> list[str]:
-    """The files of the project that `document` names, in backticks or as the target of a link, in prose."""
+    """Returns the files of the project that `document` names, in backticks or as the target of a link, in prose."""
     prose = FENCE.sub("", document)
     quoted = re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", prose)
     linked = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
@@ -75,18 +75,18 @@ def mentioned_paths(document: str) -> list[str]:
 
 
 def missing_paths(document: str, folders: Sequence[Path]) -> list[str]:
-    """The paths that `document` names and that stand in none of `folders`."""
+    """Returns the paths that `document` names and that exist in none of `folders`."""
     paths = mentioned_paths(document)
     return [path for path in paths if not any((folder / path).exists() for folder in folders)]
 
 
 def byte_table(document: str, title: str) -> list[Field]:
-    """The rows `| at | size | field |` of the table under the heading `title`; empty where there is none."""
+    """Returns the rows `| at | size | field |` of the table under the heading `title`; empty if there is none."""
     return [Field(int(at), int(size), name) for at, size, name in rows(document, title, "at", "size", "field")]
 
 
 def rows(document: str, title: str, *columns: str) -> list[list[str]]:
-    """The named columns, row by row, of the table under the heading `title` whose head starts with them."""
+    """Returns the named columns, row by row, of the table under the heading `title` whose head starts with them."""
     heading = re.search(rf"^#+ {re.escape(title)}$", document, re.MULTILINE)
     if heading is None:
         return []
@@ -100,7 +100,7 @@ def rows(document: str, title: str, *columns: str) -> list[list[str]]:
 
 
 def byte_layout(layout: Struct, names: Sequence[str], start: int) -> list[Field]:
-    """The table that `layout` is, when its first field stands at `start`."""
+    """Returns the table for `layout`, if its first field is at `start`."""
     order = layout.format[0]
     fields = []
     for name, code in zip(names, re.findall(r"\d*[a-zA-Z]", layout.format[1:]), strict=True):
@@ -111,14 +111,14 @@ def byte_layout(layout: Struct, names: Sequence[str], start: int) -> list[Field]
 
 
 def joined_names(source: str) -> set[str]:
-    """The parts of file names that the Python module `source` gives to `os.path.join`."""
+    """Returns the parts of file names that the Python module `source` passes to `os.path.join`."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     parts = [part for call in calls if ast.unparse(call.func) == "os.path.join" for part in call.args]
     return {text for part in parts for text in _texts(part)}
 
 
 def _texts(expression: ast.expr) -> list[str]:
-    """The text that `expression` has outside of its variables, and outside of their format."""
+    """Returns the text of `expression` outside its variables and their format."""
     match expression:
         case ast.Constant(value=str(text)):
             return [text]

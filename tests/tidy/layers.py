@@ -1,4 +1,4 @@
-"""The rules of who may import what, and of what a module may do while it is imported."""
+"""The rules of which module may import which, and of what a module may do while it is imported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKERS: Final = frozenset({"warren.storage.format.layout", "warren.protocol.pri
 PACKING: Final = frozenset({"Struct", "pack", "pack_into", "unpack", "unpack_from", "iter_unpack"})
 
 TLS_CONTEXTS: Final = frozenset({"warren.tls", "warren.broker.security.tls"})
-"""One module makes the contexts of clients, one those of servers, so that both are as strict everywhere."""
+"""One module makes the contexts of clients, and one those of servers, so that both are equally strict everywhere."""
 MAKES_CONTEXT: Final = frozenset(
     {"ssl.SSLContext", "ssl.create_default_context", "SSLContext", "create_default_context"}
 )
@@ -43,7 +43,7 @@ MUTABLE_LITERALS: Final = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictCo
 
 
 def parse_layers(document: str) -> Layers:
-    """The lines of the document's `layers` block, from the top down."""
+    """Returns the lines of the document's `layers` block, from the top down."""
     block = re.search(r"^```layers\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
     assert block is not None, "the document has no ```layers block"
     return [frozenset(name.strip() for name in line.split("|")) for line in block[1].splitlines()]
@@ -92,41 +92,44 @@ def imports_against_the_order(modules: Sequence[Module], package: str, layers: L
 
 
 def upward_imports(module: Module, layers: Layers) -> list[str]:
-    """What `module` imports from its own line of the layers (other than itself) or from above.
+    """Returns what `module` imports from its own line of the layers (other than itself) or from above.
 
-    The package `warren` itself stands above all layers but those of the first line, and `python -m warren` above all.
+    The package `warren` itself is above all layers but those of the first line, and `python -m warren` above all.
     """
     height = {name: len(layers) - depth for depth, line in enumerate(layers) for name in line}
     if module.layer in ("", "__main__"):
         return []
     if module.layer not in height:
         return [f"{module.name}: {module.layer} is in no line of the layers"]
-    found = []
+    complaints = []
     for line, target in imports(module):
         top, _, rest = target.partition(".")
         layer = rest.partition(".")[0]
         if top != "warren" or layer == module.layer:
             continue
         if height.get(layer, len(layers) - 0.5) >= height[module.layer]:
-            found.append(f"{module.name}:{line} imports {target}, which is not below {module.layer}")
-    return found
+            complaints.append(f"{module.name}:{line} imports {target}, which is not below {module.layer}")
+    return complaints
 
 
 def misplaced_imports(module: Module) -> list[str]:
-    """What `module` imports although only other modules may."""
-    found = []
+    """Returns what `module` imports although only other modules may."""
+    complaints = []
     for line, target in imports(module):
         top = target.partition(".")[0]
         home = ONLY_IN.get(top)
         if home and module.name != home and not module.name.startswith(f"{home}."):
-            found.append(f"{module.name}:{line} imports {top}, which only {home} may")
+            complaints.append(f"{module.name}:{line} imports {top}, which only {home} may")
         if top in NETWORK and module.layer in WITHOUT_NETWORK:
-            found.append(f"{module.name}:{line} imports {top}, but {module.layer} does no network I/O")
-    return found
+            complaints.append(f"{module.name}:{line} imports {top}, but {module.layer} does no network I/O")
+    return complaints
 
 
 def misplaced_packing(module: Module) -> list[str]:
-    """Where `module` lays out bytes although it is not one of the two that do. Naming the type of a layout is free."""
+    """Returns where `module` lays out bytes although it is not one of the two that do.
+
+    Naming the type of a layout is allowed.
+    """
     if module.name in PACKERS:
         return []
     imported = {target.removeprefix("struct.") for _, target in imports(module) if target.startswith("struct.")}
@@ -150,7 +153,7 @@ def misplaced_tls(module: Module) -> list[str]:
 
 
 def version_branches(module: Module) -> list[str]:
-    """Lists where `module`, outside of `storage`, decides by a format version instead of asking what the log can do."""
+    """Lists where `module`, outside `storage`, decides by a format version instead of by the features of the log."""
     if module.layer == "storage":
         return []
     branches = [
@@ -175,8 +178,8 @@ def _is_version(node: ast.expr) -> bool:
 
 
 def module_state(module: Module) -> list[str]:
-    """Names at module level that hold something mutable, except tables: `UPPER_CASE: Final`."""
-    found = [
+    """Returns names at module level that hold something mutable, except tables: `UPPER_CASE: Final`."""
+    complaints = [
         f"{module.name}:{node.lineno} changes a name of the module from within a function"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Global)
@@ -191,19 +194,19 @@ def module_state(module: Module) -> list[str]:
         names = [ast.unparse(target) for target in targets]
         is_table = is_final and all(name == name.upper() for name in names)
         if _is_mutable(value) and not is_table and names != ["__all__"]:
-            found.append(f"{module.name}:{node.lineno} keeps mutable state in {', '.join(names)}")
-    return found
+            complaints.append(f"{module.name}:{node.lineno} keeps mutable state in {', '.join(names)}")
+    return complaints
 
 
 def environment_reads(module: Module) -> list[str]:
-    """Where `module` looks at the environment while it is imported."""
-    found = []
+    """Returns where `module` reads the environment while it is imported."""
+    complaints = []
     for node in _run_at_import(module.tree):
         is_attribute = isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv"}
         is_name = isinstance(node, ast.Name) and node.id in {"environ", "getenv"}
         if is_attribute or is_name:
-            found.append(f"{module.name}:{node.lineno} reads the environment when imported")
-    return found
+            complaints.append(f"{module.name}:{node.lineno} reads the environment when imported")
+    return complaints
 
 
 def _is_mutable(value: ast.expr) -> bool:
@@ -213,7 +216,7 @@ def _is_mutable(value: ast.expr) -> bool:
 
 
 def _run_at_import(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions below `node` that run when it does: not the bodies of functions, but their defaults."""
+    """Yields the expressions below `node` that run when it does: not the bodies of functions, but their defaults."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             for part in [*child.decorator_list, child.args]:

@@ -5,29 +5,34 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from tests.tidy.english import VAGUE_NAMES
 from tests.tidy.source import Module, imports
 
 MODULES_MAX: Final = 18
-"""More modules than that are a corridor."""
+"""A folder with more modules than this is hard to survey."""
 PARTICIPLES: Final = ("ing", "ed")
 NOUNS: Final = frozenset(
     {"routing", "batching", "packing", "listing", "housekeeping", "staging", "sharing", "shipping", "tuning", "ping"}
 )
-"""Words that end like a participle and are nouns of their own."""
+"""Words that end like a participle but are nouns."""
 COMMANDS: Final = "warren.cli.commands."
-"""A module here is called as its command is."""
+"""A module here has the name of its command."""
 SAME_CLASS_NAMES_MAX: Final = 2
-"""So many classes of the package `warren` may have the same name, in different packages below it."""
+"""How many classes of the package `warren` may have the same name, in different packages below it."""
 PUBLIC_CLASSES: Final = frozenset(
     {"Batching", "Broadcast", "Log", "QueueGroup", "Store", "StreamGroup", "Topic", "Transaction"}
 )
 """Names that users know. The contract and the objects that keep it, embedded and asyncio, have the same name."""
 
-PUBLIC_ATTRIBUTES: Final = frozenset({("warren.errors.root", "given"), ("warren.errors.spark", "wanted")})
+PUBLIC_ATTRIBUTES: Final = frozenset(
+    {
+        ("warren.errors.root", "given"),
+        ("warren.errors.spark", "wanted"),
+    }
+)
 """Facts of public errors, by module. Users may read them, so they keep their names."""
 CAMEL_CASE: Final = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
@@ -53,6 +58,26 @@ def participles(modules: Sequence[Module]) -> list[str]:
 def rooms_without_a_sign(modules: Sequence[Module]) -> list[str]:
     """Returns the packages whose docstring does not start with one sentence that says what belongs there."""
     return [module.name for module in modules if module.is_package and not _first_line(module).endswith(".")]
+
+
+def lonely_limits(modules: Sequence[Module]) -> list[str]:
+    """Returns the constants of modules named `limits` that fewer than two modules use, and not their own module."""
+    used = Counter(
+        (target.rpartition(".")[0], target.rpartition(".")[2]) for module in modules for _, target in imports(module)
+    )
+    lonely = []
+    for module in modules:
+        if module.stem == "limits":
+            names = [node.id for node in ast.walk(module.tree) if isinstance(node, ast.Name)]
+            constants = [
+                node.target.id
+                for node in module.tree.body
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            ]
+            lonely += [
+                f"{module.name}.{name}" for name in constants if used[module.name, name] < 2 and names.count(name) == 1
+            ]
+    return lonely
 
 
 def import_knots(modules: Sequence[Module]) -> list[list[str]]:
@@ -112,8 +137,8 @@ def _type_aliases(module: Module) -> list[str]:
     return aliases
 
 
-def vague_names(modules: Sequence[Module]) -> list[str]:
-    """Returns, as `module:line name`, what is called by one of the VAGUE_NAMES, with or without a leading underscore.
+def vague_names(modules: Sequence[Module], vague: Set[str] = VAGUE_NAMES) -> list[str]:
+    """Returns, as `module:line name`, every name that is one of `vague`, with or without a leading underscore.
 
     Variables, fields, parameters, attributes and functions count.
     """
@@ -121,7 +146,7 @@ def vague_names(modules: Sequence[Module]) -> list[str]:
         f"{module.name}:{line} {name}"
         for module in modules
         for line, name in map(_bound_name, ast.walk(module.tree))
-        if name.lstrip("_") in VAGUE_NAMES and (module.name, name) not in PUBLIC_ATTRIBUTES
+        if name.lstrip("_") in vague and (module.name, name) not in PUBLIC_ATTRIBUTES
     ]
 
 

@@ -1,4 +1,4 @@
-"""The project's files as the tidy checks see them: parsed, and named as Python names them."""
+"""The project's files for the tidy checks: parsed, and named as Python names them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ PACKAGE: Final = SOURCE / "warren"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """One Python file. `name` is dotted; a package goes by its own name, without `__init__`."""
+    """One Python file. `name` is dotted; a package has its own name, without `__init__`."""
 
     name: str
     text: str
-    tree: ast.Module
     is_package: bool = False
 
     @classmethod
     def of(cls, name: str, text: str, *, is_package: bool = False) -> Module:
-        return cls(name=name, text=text, tree=ast.parse(text), is_package=is_package)
+        return cls(name=name, text=text, is_package=is_package)
+
+    @property
+    def tree(self) -> ast.Module:
+        """Parsed at the first call, and not when tests are collected, because every worker collects all of them."""
+        return parsed(self.text)
 
     @property
     def stem(self) -> str:
@@ -37,8 +41,14 @@ class Module:
 
 
 @functools.cache
+def parsed(text: str) -> ast.Module:
+    """Returns the tree of a module. All trees take hundreds of MB, and are dropped after the tests of this folder."""
+    return ast.parse(text)
+
+
+@functools.cache
 def modules(folder: Path, root: Path) -> tuple[Module, ...]:
-    """Returns every module in `folder`, named from `root`. They are parsed once for all tests of a process."""
+    """Returns every module in `folder`, named from `root`."""
     return tuple(
         Module.of(
             ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"),
@@ -50,15 +60,15 @@ def modules(folder: Path, root: Path) -> tuple[Module, ...]:
 
 
 def imports(module: Module) -> list[tuple[int, str]]:
-    """The line and the full dotted name of everything that `module` imports, wherever in the file it does."""
-    found: list[tuple[int, str]] = []
+    """Returns the line and the full dotted name of everything that `module` imports, anywhere in the file."""
+    lines: list[tuple[int, str]] = []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            lines += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             source = _source(module, node)
-            found += [(node.lineno, f"{source}.{alias.name}") for alias in node.names]
-    return found
+            lines += [(node.lineno, f"{source}.{alias.name}") for alias in node.names]
+    return lines
 
 
 def _source(module: Module, node: ast.ImportFrom) -> str:

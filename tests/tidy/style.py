@@ -12,7 +12,7 @@ from tests.tidy.source import Module
 MODULE_LINES_MAX: Final = 500
 FUNCTION_LINES_MAX: Final = 60
 INLINED: Final = frozenset({"warren.storage.append.append"})
-"""Where calls were taken out of the way on purpose, because a benchmark says so: one function may be long there."""
+"""Modules in which calls were inlined on purpose, because of a benchmark: one function may be long there."""
 GENERATED: Final = frozenset({"warren.protocol.kafka_messages", "warren.protocol.native_messages"})
 """Written by `make messages`: these may be long, because they are read one class at a time and not edited."""
 NAMELESS: Final = frozenset({"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"})
@@ -26,33 +26,33 @@ FORBIDDEN_WORDS: Final = frozenset({"segment", "segments", "chunk", "chunks"})
 
 
 def missing_docstring(module: Module) -> list[str]:
-    """Whether `module` does not say what it is."""
+    """Returns a complaint if `module` has no docstring."""
     return [] if ast.get_docstring(module.tree) else [f"{module.name} has no docstring"]
 
 
 def too_long(module: Module) -> list[str]:
-    """The module, and each of its functions, that is over its limit of lines."""
+    """Returns the module, and each of its functions, that is over its limit of lines."""
     if module.name in GENERATED:
         return []
     lines = len(module.text.splitlines())
-    found = [f"{module.name} has {lines} lines, over {MODULE_LINES_MAX}"] if lines > MODULE_LINES_MAX else []
+    complaints = [f"{module.name} has {lines} lines, over {MODULE_LINES_MAX}"] if lines > MODULE_LINES_MAX else []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             lines = node.end_lineno - node.lineno + 1
             if lines > FUNCTION_LINES_MAX and module.name not in INLINED:
-                found.append(f"{module.name}.{node.name} has {lines} lines, over {FUNCTION_LINES_MAX}")
-    return found
+                complaints.append(f"{module.name}.{node.name} has {lines} lines, over {FUNCTION_LINES_MAX}")
+    return complaints
 
 
 def nameless(module: Module) -> list[str]:
-    """Whether the module's name says nothing."""
+    """Returns a complaint if the module's name says nothing."""
     words = set(module.stem.split("_"))
     return [f"{module.name}: what has no name has no place"] if words & NAMELESS else []
 
 
 def prints(module: Module) -> list[str]:
-    """Where `module` prints although it does not talk to the user."""
+    """Returns where `module` prints although it does not talk to the user."""
     if module.layer in MAY_PRINT:
         return []
     return [
@@ -63,7 +63,7 @@ def prints(module: Module) -> list[str]:
 
 
 def clears_before_storing(module: Module) -> list[str]:
-    """Stores that others may look at in their midst: `pack_into` sets every byte to zero before it packs."""
+    """Returns stores that other processes may see half done: `pack_into` sets every byte to zero before it packs."""
     return [
         f"{module.name}:{node.lineno} packs into memory; assign the packed bytes to a slice of it"
         for node in ast.walk(module.tree)
@@ -72,7 +72,7 @@ def clears_before_storing(module: Module) -> list[str]:
 
 
 def replaced_methods(module: Module, methods: Container[str]) -> list[str]:
-    """The methods that `module` replaces by assignment, so that "go to definition" does not lead to what runs.
+    """Returns the methods that `module` replaces by assignment, so that "go to definition" does not lead to what runs.
 
     `methods` are names that only methods have: `self.name = other.name` then hands out a method of another object.
     """
@@ -90,7 +90,7 @@ def replaced_methods(module: Module, methods: Container[str]) -> list[str]:
 
 
 def method_names(modules: Iterable[Module]) -> frozenset[str]:
-    """The names of methods that are in no class the name of a property or of a field."""
+    """Returns the names of methods that are in no class the name of a property or of a field."""
     callable_names: set[str] = set()
     value_names: set[str] = set()
     for module in modules:
@@ -126,28 +126,28 @@ def _assigned(node: ast.ClassDef) -> Iterator[tuple[ast.Attribute, ast.expr]]:
 
 
 def forbidden_names(module: Module) -> list[str]:
-    """The names that `module` gives, and the docstrings in it, with a word that the glossary forbids.
+    """Returns the names in `module`, and its docstrings, with a word that the glossary forbids.
 
-    Names of others, such as a method of Arrow, are used as they are.
+    Names of other libraries, such as a method of Arrow, are allowed.
     """
     named = [f"{module.name}:{line} names {name}" for line, name in _given_names(module) if forbidden_words(name)]
-    told = [
+    docstrings = [
         f"{module.name} says {word}"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         for word in forbidden_words(ast.get_docstring(node) or "")
     ]
-    return named + told
+    return named + docstrings
 
 
 def forbidden_words(text: str) -> list[str]:
-    """The forbidden words in `text`, also as parts of snake_case and CamelCase names."""
+    """Returns the forbidden words in `text`, also as parts of snake_case and CamelCase names."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text)
     return [word for word in words if word.lower() in FORBIDDEN_WORDS]
 
 
 def without_code(words: Iterable[str], modules: Iterable[Module]) -> list[str]:
-    """Those of `words` that no name in `modules` contains, in the singular or the plural."""
+    """Returns those of `words` that no name in `modules` contains, in the singular or the plural."""
     names = {name for module in modules for _, name in _given_names(module)}
     spelled = "\n".join(" ".join(re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)).lower() for name in names)
     return [word for word in words if not re.search(rf"\b{word}s?\b", spelled)]

@@ -1,4 +1,4 @@
-"""The documents say what is so: commands exist, examples run, files are there, and the bytes are those of the code."""
+"""The documents are true: commands exist, examples run, files exist, and the bytes are those of the code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_example(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def constants(prefix: str) -> list[list[str]]:
-    """The values and names of the layout's constants that start with `prefix`, as rows of a table."""
+    """Returns the values and names of the layout's constants that start with `prefix`, as rows of a table."""
     named = {
         name.removeprefix(prefix).lower(): value for name, value in vars(layout).items() if name.startswith(prefix)
     }
@@ -81,17 +81,17 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("example", [pytest.param(example, id=name) for name, example in EXAMPLES])
 def test_an_example_runs_and_prints(example: str, tmp_path: Path) -> None:
-    done = run_example(example, tmp_path)
+    completed = run_example(example, tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "print(" not in example or done.stdout
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert "print(" not in example or completed.stdout
 
 
 def test_the_first_example_prints_its_comments(tmp_path: Path) -> None:
-    done = run_example(fenced(README, "python")[0], tmp_path)
+    completed = run_example(fenced(README, "python")[0], tmp_path)
 
-    assert done.stdout.splitlines()[0] == "b'10 carrots' b'3 turnips' b'1 leek'"
-    assert len(done.stdout.splitlines()) == 4
+    assert completed.stdout.splitlines()[0] == "b'10 carrots' b'3 turnips' b'1 leek'"
+    assert len(completed.stdout.splitlines()) == 4
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -184,7 +184,7 @@ def test_a_wrong_table_of_bytes_is_detected(table: str) -> None:
     )
 
 
-def test_every_decision_has_a_number_of_its_own() -> None:
+def test_every_decision_has_its_own_number() -> None:
     numbers = [path.name[:4] for path in sorted((ROOT / "docs/decisions").glob("*.md"))]
 
     assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]

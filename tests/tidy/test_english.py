@@ -6,7 +6,16 @@ from typing import Final
 
 import pytest
 
-from tests.tidy.english import LINE_SIZE_MAX, SOURCE_DIALECT, dialect_words, forbidden_words, long_lines, odd_test_names
+from tests.tidy.english import (
+    IDIOMS,
+    LINE_SIZE_MAX,
+    SOURCE_DIALECT,
+    dialect_words,
+    forbidden_words,
+    idioms,
+    long_lines,
+    odd_test_names,
+)
 from tests.tidy.source import PACKAGE, ROOT, SOURCE, modules
 
 DOCUMENTS: Final = {
@@ -22,7 +31,7 @@ TEXTS: Final = {
     # These two name the forbidden words.
     if path.stem not in ("english", "test_english")
 }
-"""The Python files beside the source."""
+"""The Python files of tests, benchmarks and examples."""
 
 
 @pytest.mark.parametrize("package", sorted({module.layer or "warren" for module in MODULES}))
@@ -39,6 +48,18 @@ def test_tests_benchmarks_and_examples_are_in_plain_english(folder: str) -> None
     words = [word for name, text in texts.items() for word in forbidden_words(name, text)]
 
     assert not words
+
+
+@pytest.mark.parametrize("package", sorted({module.layer or "warren" for module in MODULES}))
+def test_a_package_has_no_idioms(package: str) -> None:
+    texts = [module for module in MODULES if (module.layer or "warren") == package]
+
+    assert [word for module in texts for word in forbidden_words(module.name, module.text, IDIOMS)] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_has_no_idioms(name: str) -> None:
+    assert idioms(DOCUMENTS[name].read_text()) == []
 
 
 def test_names_of_tests_are_in_plain_english() -> None:
@@ -81,6 +102,13 @@ def test_the_dialect_is_detected_in_the_source() -> None:
         "warren.a:1 anew",
         "warren.a:1 where there is",
     ]
+
+
+def test_an_idiom_is_detected() -> None:
+    text = '"""Wakes it at once; the log goes\n    on."""\nat_once = 1\n'
+
+    assert forbidden_words("warren.a", text, IDIOMS) == ["warren.a:1 at once", "warren.a:1 goes on"]
+    assert idioms("It goes on for ever.\n`at once`\n") == ["goes on", "for ever"]
 
 
 def test_a_test_name_in_dialect_is_detected() -> None:

@@ -30,14 +30,14 @@ def points_downwards(module: Module) -> list[str]:
 
 
 def test_imports_point_downwards_only() -> None:
-    assert [found for module in MODULES for found in upward_imports(module, LAYERS)] == []
+    assert [complaint for module in MODULES for complaint in upward_imports(module, LAYERS)] == []
 
 
 @pytest.mark.parametrize(
     "check", [misplaced_imports, misplaced_packing, misplaced_tls, module_state, environment_reads, version_branches]
 )
 def test_every_module_keeps_the_rules(check: Check) -> None:
-    assert [found for module in MODULES for found in check(module)] == []
+    assert [complaint for module in MODULES for complaint in check(module)] == []
 
 
 def test_the_layers_are_those_of_the_design() -> None:

@@ -1,4 +1,4 @@
-"""The classes of requests and responses are what the schemas say."""
+"""The classes of requests and responses match the schemas."""
 
 from __future__ import annotations
 

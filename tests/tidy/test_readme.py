@@ -1,4 +1,4 @@
-"""README.md answers a newcomer's questions in order, and what it claims is so."""
+"""README.md answers a newcomer's questions in order, and its claims are true."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ CLAIM = re.compile(r"more than ([\d.]+) times\b.*--only ([\w.]+)")
 
 
 def measured() -> dict[str, float]:
-    """The ratio of each row of the benchmarks in which more is better."""
+    """Returns the ratio of each row of the benchmarks in which more is better."""
     documents = [(ROOT / path).read_text() for path in ("benchmarks/README.md", "docs/performance.md")]
     tables = [cells for text in documents for cells in re.findall(r"^\| `([\w.]+)` \|(.*)\|$", text, re.MULTILINE)]
-    found = {}
+    ratios = {}
     for name, row in tables:
         *_, ratio, bar, _ = (cell.strip() for cell in row.split("|"))
         if bar.startswith("≥"):
-            found[name] = float(ratio)
-    return found
+            ratios[name] = float(ratio)
+    return ratios
 
 
-def test_the_readme_answers_in_the_order_in_which_a_newcomer_asks() -> None:
+def test_the_readme_has_the_order_of_a_newcomers_questions() -> None:
     assert re.findall(r"^## (.*)$", README, re.MULTILINE) == [
         "Try it",
         "Install",
@@ -62,7 +62,7 @@ def test_no_figure_of_the_readme_is_above_its_measurement() -> None:
         assert figure <= min(of_the_row), name
 
 
-def test_the_readme_counts_power_cuts_and_clients_as_they_are() -> None:
+def test_the_readme_has_the_right_counts_of_power_cuts_and_clients() -> None:
     table = re.search(r"^\| client \| none \|.*\n\|[-|]+\n((?:\|.*\n)+)", KAFKA, re.MULTILINE)
     assert table is not None
     tried = table[1].splitlines()
@@ -87,5 +87,5 @@ def test_the_readme_names_only_commands_that_there_are() -> None:
         assert not isinstance(command, TyperGroup) or inner in command.commands
 
 
-def test_bullets_are_read_with_the_lines_that_go_on() -> None:
+def test_bullets_are_read_with_their_continuation_lines() -> None:
     assert bullets("Text.\n\n- one\n  two\n- three\n\nno more\n- four\n") == ["one two", "three", "four"]

@@ -20,14 +20,14 @@ SHOWN = re.compile(r"^::: ([\w.]+)\n(?:    options:\n((?:      .*\n)*))?", re.MU
 HOOKS = run_path(str(ROOT / "docs/site_hooks.py"))
 
 
-def shown() -> dict[str, set[str]]:
-    """The objects that the reference shows, and the members of each that it names; none means all of them."""
+def documented_members() -> dict[str, set[str]]:
+    """Returns the objects in the reference, and the members of each that it names; none means all of them."""
     text = "".join(f"{page.read_text()}\n" for page in PAGES)
     return {path: set(re.findall(r"^        - (\w+)$", options, re.MULTILINE)) for path, options in SHOWN.findall(text)}
 
 
 def resolved(path: str) -> Any:
-    """The object at the dotted `path`: a module, or something in one."""
+    """Returns the object at the dotted `path`: a module, or an object in one."""
     module, _, name = path.rpartition(".")
     try:
         return getattr(import_module(module), name)
@@ -39,8 +39,8 @@ def public(subject: object) -> set[str]:
     return {name for name in dir(subject) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(("path", "members"), shown().items())
-def test_everything_that_the_reference_shows_is_there(path: str, members: set[str]) -> None:
+@pytest.mark.parametrize(("path", "members"), documented_members().items())
+def test_everything_in_the_reference_exists(path: str, members: set[str]) -> None:
     subject = resolved(path)
 
     text = getsource(subject)
@@ -49,17 +49,17 @@ def test_everything_that_the_reference_shows_is_there(path: str, members: set[st
 
 @pytest.mark.parametrize("module", [warren, warren.aio])
 def test_every_public_name_is_in_the_reference(module: Any) -> None:
-    names = {path.rpartition(".")[2] for path in shown() if path.startswith(f"{module.__name__}.")}
+    names = {path.rpartition(".")[2] for path in documented_members() if path.startswith(f"{module.__name__}.")}
 
     assert set(module.__all__) - {"Empty", "Full", "WarrenError", "aio"} <= names
 
 
-@pytest.mark.parametrize("path", [path for path, members in shown().items() if members])
+@pytest.mark.parametrize("path", [path for path, members in documented_members().items() if members])
 def test_methods_shared_with_the_asyncio_twin_are_in_the_reference(path: str) -> None:
     subject = resolved(path)
     twin = getattr(warren.aio, subject.__name__)
 
-    assert public(subject) & public(twin) <= shown()[path]
+    assert public(subject) & public(twin) <= documented_members()[path]
 
 
 def test_every_document_is_in_the_navigation_of_the_site() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Final
 
 import pytest
 
-from tests.tidy.english import VAGUE_NAMES
+from tests.tidy.english import VAGUE_NAMES, VAGUE_TEST_NAMES
 from tests.tidy.layers import imports_against_the_order, parse_room_orders
 from tests.tidy.rooms import (
     PUBLIC_CLASSES,
     crowded_rooms,
     import_knots,
+    lonely_limits,
     participles,
     repeated_class_names,
     rooms_without_a_sign,
@@ -21,13 +23,34 @@ from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
 
 ORDERS: Final = parse_room_orders((ROOT / "ARCHITECTURE.md").read_text())
 MODULES: Final = modules(PACKAGE, SOURCE)
+OTHERS: Final = [module for folder in ("tests", "benchmarks", "examples") for module in modules(ROOT / folder, ROOT)]
+"""The modules of tests, benchmarks and examples."""
 EXAMPLE: Final = parse_room_orders("```layers storage\nlog\nread | append\nformat/kafka\nformat\n```\n")["storage"]
 
-CROWDED: Final = {"warren.cli.commands": 21}
-"""One module for each command, and the commands are that many."""
+CROWDED: Final = {"warren.cli.commands": 23}
+"""One module for each command, and there are that many commands."""
+
+STILL_VAGUE: Final = frozenset(
+    {
+        "tests.broker.client",
+        "tests.broker.cluster",
+        "tests.gateway",
+        "tests.soak",
+        "tests.spark",
+        "tests.unit.client",
+    }
+)
+"""Packages of tests that still have VAGUE_TEST_NAMES. All others have none. Only ever remove from these."""
 
 ONE_NAME_FOR_EACH_ROOM: Final = ["Call"]
 """Each room of handlers of the broker names the call with the services that the room adds `Call`."""
+
+
+def _package_of_tests(name: str) -> str:
+    """Returns a module's name up to its room, such as `tests.gateway`, `tests.broker.groups` or `benchmarks.spark`."""
+    parts = name.split(".")
+    depth = 3 if parts[:2] in (["tests", "unit"], ["tests", "broker"]) else 2
+    return ".".join(parts[: min(depth, len(parts) - 1)])
 
 
 def test_every_package_that_has_rooms_has_an_order() -> None:
@@ -49,6 +72,10 @@ def test_no_room_is_a_corridor() -> None:
     assert crowded_rooms(MODULES) == CROWDED
 
 
+def test_a_limit_stands_in_the_only_module_that_enforces_it() -> None:
+    assert lonely_limits(MODULES) == []
+
+
 def test_no_module_is_named_by_a_participle() -> None:
     assert participles(MODULES) == []
 
@@ -64,6 +91,13 @@ def test_a_class_name_has_one_meaning() -> None:
 @pytest.mark.parametrize("package", sorted({module.layer for module in MODULES}))
 def test_nothing_is_named_by_how_its_value_was_obtained(package: str) -> None:
     names = vague_names([module for module in MODULES if module.layer == package])
+
+    assert names == []
+
+
+@pytest.mark.parametrize("package", sorted({_package_of_tests(module.name) for module in OTHERS} - STILL_VAGUE))
+def test_no_test_benchmark_or_example_has_such_a_name(package: str) -> None:
+    names = vague_names([each for each in OTHERS if _package_of_tests(each.name) == package], VAGUE_TEST_NAMES)
 
     assert names == []
 
@@ -125,6 +159,16 @@ def test_corridors_participles_and_missing_signs_are_found() -> None:
     assert rooms_without_a_sign([room]) == ["warren.queue"]
 
 
+def test_a_limit_that_one_module_uses_is_found() -> None:
+    limits = Module.of("warren.queue.limits", "A_MAX: Final = 1\nB_MAX: Final = A_MAX\nC_MAX: Final = 3")
+    users = [
+        Module.of("warren.queue.one", "from warren.queue.limits import A_MAX, B_MAX, C_MAX"),
+        Module.of("warren.queue.two", "from warren.queue.limits import C_MAX"),
+    ]
+
+    assert lonely_limits([limits, *users]) == ["warren.queue.limits.B_MAX"]
+
+
 def test_a_class_name_is_repeated_if_a_package_has_it_twice_or_three_packages_have_it() -> None:
     same_package = [Module.of(f"warren.queue.{name}", "class Kind: ...") for name in ("one", "two")]
     packages = [Module.of(f"warren.{name}.one", "class Entry: ...") for name in ("aio", "queue", "storage")]
@@ -155,3 +199,17 @@ def test_a_class_name_is_repeated_if_a_package_has_it_twice_or_three_packages_ha
 def test_a_vague_name_is_found(name: str, text: str) -> None:
     assert len(vague_names([Module.of("warren.queue.one", text.format(name))])) == 1
     assert vague_names([Module.of("warren.queue.one", text.format(f"{name}_number"))]) == []
+
+
+def test_no_package_defines_a_name_that_one_of_its_modules_has() -> None:
+    """Importing such a module would replace the function or class by the module."""
+    names = {module.name for module in MODULES}
+    hidden = [
+        f"{package.name}.{node.name}"
+        for package in MODULES
+        if package.is_package
+        for node in package.tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and f"{package.name}.{node.name}" in names
+    ]
+
+    assert hidden == []

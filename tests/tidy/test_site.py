@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning: every page, link and object of the reference is there."""
+"""The documentation site builds without a warning: every page, link and object of the reference exists."""
 
 from __future__ import annotations
 

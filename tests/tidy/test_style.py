@@ -41,12 +41,12 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("
     "check", [missing_docstring, too_long, nameless, prints, forbidden_names, clears_before_storing]
 )
 def test_every_module_keeps_the_style(check: Check) -> None:
-    assert [found for module in MODULES for found in check(module)] == []
+    assert [complaint for module in MODULES for complaint in check(module)] == []
 
 
 @pytest.mark.parametrize("check", [nameless, forbidden_names])
 def test_tests_and_benchmarks_name_things_in_the_same_words(check: Check) -> None:
-    assert [found for module in OTHERS for found in check(module)] == []
+    assert [complaint for module in OTHERS for complaint in check(module)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -105,7 +105,7 @@ def test_a_kept_rule_is_not_complained_about(check: Check, name: str, text: str)
 @pytest.mark.parametrize(
     "pair", ["block (segment)", "rights (ACLs)", "lease (visibility timeout)", "parked (delayed)", "(consumer group"]
 )
-def test_a_common_word_is_in_brackets_beside_ours_so_that_readers_can_search(pair: str) -> None:
+def test_a_common_word_is_in_brackets_after_ours_so_that_readers_can_search(pair: str) -> None:
     texts = [re.sub(r"\s", " ", document.read_text()) for document in DOCUMENTS if document.name != "glossary.md"]
 
     assert any(pair in text for text in texts)
@@ -115,7 +115,7 @@ def test_no_method_is_replaced_by_assignment() -> None:
     methods = method_names(MODULES)
 
     assert {"find_time", "buffer_updated"} <= methods
-    assert [found for module in MODULES for found in replaced_methods(module, methods)] == []
+    assert [complaint for module in MODULES for complaint in replaced_methods(module, methods)] == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ class ProcessWatch:
 
     def __init__(self) -> None:
         self.started: list[str] = []
-        # Bound here, because the names of the module are gone when the interpreter ends.
+        # Bound here, because the names of the module are cleared when the interpreter ends.
         self._starts = STARTS
         sys.addaudithook(self._note)
 

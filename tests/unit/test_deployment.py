@@ -1,20 +1,28 @@
-"""What a broker is deployed with: pinned packages, the audit of them, the systemd unit and the container."""
+"""The deployment of a broker: pinned packages, the audit of them, the systemd unit and the container."""
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
+import shlex
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from packaging.requirements import Requirement
 
 from tests.tidy.source import ROOT
+from warren.cli.main import app
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINS = dict(
     line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
 )
+UNITS = sorted((ROOT / "deploy").rglob("*.service"))
+COMPOSE = ROOT / "deploy" / "cluster" / "compose.yaml"
 SANDBOX = (
     "NoNewPrivileges=true",
     "CapabilityBoundingSet=",
@@ -42,8 +50,8 @@ def script(name: str) -> dict[str, Any]:
 
 def requirements() -> list[Requirement]:
     extras = PROJECT["optional-dependencies"].values()
-    given = [Requirement(each) for each in [*PROJECT["dependencies"], *(each for extra in extras for each in extra)]]
-    return [each for each in given if each.name != "warren"]
+    parsed = [Requirement(each) for each in [*PROJECT["dependencies"], *(each for extra in extras for each in extra)]]
+    return [each for each in parsed if each.name != "warren"]
 
 
 def test_every_package_that_the_project_names_is_pinned_to_a_version_that_fits() -> None:
@@ -56,22 +64,22 @@ def test_every_package_that_the_project_names_is_pinned_to_a_version_that_fits()
 
 @pytest.mark.parametrize("name", ["aiokafka", "kafka-python"])
 def test_packages_whose_internals_the_broker_uses_have_an_upper_bound(name: str) -> None:
-    found = [each for each in requirements() if each.name == name]
+    matches = [each for each in requirements() if each.name == name]
 
-    assert [any(each.operator == "<" for each in requirement.specifier) for requirement in found] == [True]
+    assert [any(each.operator == "<" for each in requirement.specifier) for requirement in matches] == [True]
 
 
-def test_an_audit_fails_on_a_vulnerability_and_says_if_it_could_not_ask() -> None:
+def test_an_audit_fails_on_a_vulnerability_and_reports_a_failed_query() -> None:
     verdict = script("audit.py")["verdict"]
     flaw = {"id": "PYSEC-1", "fix_versions": ["2.0"]}
-    asked, bad = {"name": "a", "version": "1", "vulns": []}, {"name": "b", "version": "1", "vulns": [flaw]}
+    sound, bad = {"name": "a", "version": "1", "vulns": []}, {"name": "b", "version": "1", "vulns": [flaw]}
     skipped = {"name": "c", "skip_reason": "not found"}
 
-    assert verdict({"dependencies": [asked, skipped]}) == (
+    assert verdict({"dependencies": [sound, skipped]}) == (
         0,
         ["1 packages, 0 known vulnerabilities; 1 packages could not be looked up"],
     )
-    assert verdict({"dependencies": [asked, bad]}) == (
+    assert verdict({"dependencies": [sound, bad]}) == (
         1,
         ["b 1: PYSEC-1, mended in 2.0", "2 packages, 1 known vulnerabilities"],
     )
@@ -80,14 +88,44 @@ def test_an_audit_fails_on_a_vulnerability_and_says_if_it_could_not_ask() -> Non
 
 
 @pytest.mark.parametrize("line", SANDBOX)
-def test_the_systemd_unit_keeps_its_sandbox(line: str) -> None:
-    assert line in (ROOT / "deploy" / "warren.service").read_text().splitlines()
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_systemd_unit_keeps_its_sandbox(unit: Path, line: str) -> None:
+    assert line in unit.read_text().splitlines()
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_systemd_unit_runs_a_command_that_exists(unit: Path) -> None:
+    (line,) = re.findall(r"^ExecStart=/opt/warren/bin/warren (.*)$", unit.read_text(), re.MULTILINE)
+    variables = dict(
+        line.split("=") for line in (ROOT / "deploy/cluster/cluster.env").read_text().splitlines() if "=" in line
+    )
+
+    check_command(shlex.split(re.sub(r"\$\{(\w+)\}", lambda name: variables[name[1]], line)))
+
+
+def test_the_containers_of_a_cluster_run_commands_that_exist() -> None:
+    text = COMPOSE.read_text()
+    commands = [json.loads(line) for line in re.findall(r"^ +command: (\[.*\])$", text, re.MULTILINE)]
+    (printed,) = re.findall(r"run --rm client (.*)$", text, re.MULTILINE)
+
+    assert [command[0] for command in commands] == ["zookeeper"] * 3 + ["cluster"] + ["serve"] * 3
+    for command in [*commands, shlex.split(printed)]:
+        check_command(command)
+
+
+def check_command(arguments: list[str]) -> None:
+    """Raises an error if the command line of `warren` does not take these arguments."""
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    command.make_context("warren", arguments)
 
 
 def test_the_container_installs_the_pinned_packages_and_has_a_health_check() -> None:
     recipe = (ROOT / "deploy" / "Containerfile").read_text()
 
     assert "-c /source/constraints.txt" in recipe
+    assert "\nARG EXTRAS=broker\n" in recipe
     assert "\nHEALTHCHECK " in recipe
     assert "\nUSER warren\n" in recipe
 

@@ -31,14 +31,14 @@ EVERY = [
     (MalformedFilter("a..b", "a level is empty"), "tag filter 'a..b': a level is empty", {"text": "a..b"}),
     (
         UnsupportedByVersion("a key", 1),
-        "a key: not possible in a log of format version 1; use version 2",
+        "a key: not supported by a log of format version 1; use version 2",
         {"version": 1},
     ),
     (NotALog("/x", "it is a file"), "/x is not a log: it is a file", {"path": "/x", "reason": "it is a file"}),
     (UnknownVersion("/x", 9), "/x has format version 9; this release reads versions 1 and 2", {"version": 9}),
     (
         CorruptRecord("/x", 7, "no sense"),
-        "/x is damaged at byte 7: no sense; `warren log verify` shows more",
+        "/x is damaged at byte 7: no sense; `warren log verify` shows the details",
         {"path": "/x", "position": 7, "reason": "no sense"},
     ),
     (NumberRetired(3, 8), "message 3 was retired; the log now starts at 8", {"number": 3, "first": 8}),
@@ -66,7 +66,7 @@ def test_a_mistake_of_the_caller_is_a_value_error() -> None:
         assert not issubclass(kind, StorageError)
 
 
-def test_every_error_has_a_code_of_its_own() -> None:
+def test_every_error_has_its_own_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, WarrenError)]
 
     codes = [kind.code for kind in kinds]

@@ -194,7 +194,7 @@ def test_a_text_is_parsed(kind: Kind[Any], text: str, value: object) -> None:
         (ListOf(Count(0, 9), "numbers"), [1, "x"], "expected a whole number from 0 to 9, not 'x'"),
         (ListOf(Text(), "words"), "a", "expected words, not 'a'"),
         (Either(OneOf(("start", "end")), Count(), "start or a time"), "now", "expected start or a time, not 'now'"),
-        (OrNone(Count(1, 9)), 0, "expected a whole number from 1 to 9, not 0 (None is possible too)"),
+        (OrNone(Count(1, 9)), 0, "expected a whole number from 1 to 9, not 0 (None is allowed too)"),
         (
             regular_expression(),
             "(",
@@ -203,7 +203,7 @@ def test_a_text_is_parsed(kind: Kind[Any], text: str, value: object) -> None:
         (Text(), b"x" * 200, f"expected text, not b'{'x' * 78}…"),
     ],
 )
-def test_an_error_says_what_was_expected_and_what_came(kind: Kind[Any], value: object, sentence: str) -> None:
+def test_an_error_names_the_expected_and_the_actual_value(kind: Kind[Any], value: object, sentence: str) -> None:
     with pytest.raises(BadInput) as error:
         kind.check(value)
 
@@ -218,7 +218,7 @@ def test_an_error_says_what_was_expected_and_what_came(kind: Kind[Any], value: o
         (Number(0, 60), "30s", "expected a number from 0 to 60, not '30s'"),
         (Seconds(0, 60), "soon", "expected seconds from 0 to 60, such as 2.5 or 30s, not 'soon'"),
         (Seconds(0, 60), "2h", "expected seconds from 0 to 60, such as 2.5 or 30s, not '2h'"),
-        (OrNone(Count(1, 9), "-1"), "0", "expected a whole number from 1 to 9, not '0' (-1 is possible too)"),
+        (OrNone(Count(1, 9), "-1"), "0", "expected a whole number from 1 to 9, not '0' (-1 is allowed too)"),
         (ListOf(Text(), "words", least=1), " , ", "expected words, not ' , '"),
     ],
 )
@@ -287,7 +287,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         SAMPLE.check_names(["colour"])
 
 
-def test_the_nearest_name_is_found_whatever_the_case_of_letters() -> None:
+def test_the_most_similar_name_is_found_ignoring_case() -> None:
     assert nearest("STARTINGOFFSET", ["startingOffsets", "topics"]) == "startingOffsets"
     assert nearest("x", ["startingOffsets"]) == ""
     assert unknown("key", "k" * 1000, []) == f"there is no key '{'k' * 50}'; there are none"
@@ -302,10 +302,10 @@ def test_there_is_one_implementation_of_the_hint() -> None:
 def test_the_list_of_tables_is_complete() -> None:
     used = re.compile(r"^(?:[A-Z_]+: Final = |    \"\w+\": )(?:Table|Table\.of|option_table)\(", re.MULTILINE)
 
-    found = [name for path in SOURCE.rglob("*.py") for name in used.findall(path.read_text())]
+    names = [name for path in SOURCE.rglob("*.py") for name in used.findall(path.read_text())]
 
-    # The keys of the broker are those of three tables.
-    assert len(found) == len(TABLES) + 2
+    # The keys of the broker are those of four tables.
+    assert len(names) == len(TABLES) + 3
 
 
 @pytest.mark.parametrize("table", TABLES)

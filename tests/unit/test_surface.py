@@ -1,4 +1,4 @@
-"""What an embedded store can, a client of a broker can, and their asyncio twins: by name, and by the same arguments."""
+"""A client of a broker and the asyncio twins have the methods of an embedded store, with the same arguments."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ RESIDENT = {"after_fork", "file_count", "rest"}
 INSIDE = {
     Store: RESIDENT
     | {"check_open", "check_writable", "new_settings", "note_owner", "opened_topic", "refresh_topic", "settle"}
-    | {"undecided"},
+    | {"is_replicated", "life", "undecided"},
     Topic: {"check_body", "check_bodies", "clock", "differs", "filesystem", "logs", "route", "see_partitions"}
-    | {"check_takes_puts", "take_settings"},
+    | {"check_takes_puts", "loses_nothing", "syncs_answers", "take_settings", "waits_for_replicas"},
     Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "spill"}
     | {"target_for"},
     Producer: RESIDENT,
@@ -39,7 +39,7 @@ INSIDE = {
     | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions"}
     | {"read_within", "unread"},
     QueueGroup: RESIDENT
-    | {"finish", "give_back", "held", "hold", "reject_waiting"}
+    | {"finish", "give_back", "held", "hold", "redrive_on", "reject_waiting"}
     | {"report_consumed", "still_leased", "take_within"},
     Log: {
         "append_packed",
@@ -52,14 +52,14 @@ INSIDE = {
         "number_at",
         "packed",
     }
-    | {"has_room", "page", "read_page", "recovered_us", "recovery", "settle", "standing", "stored"},
+    | {"has_room", "page", "read_page", "recovered_us", "recovery", "settle", "standing", "stored", "tail"},
 }
 """For other modules of Warren."""
 OF_FILES = {
-    # Whose files are the broker's, which also delivers and retires.
+    # The files belong to the broker, which also delivers and retires.
     Store: {"keep"},
     Topic: {"close"},
-    Log: {"close", "extension", "inspect", "open", "path", "reader", "readers", "record_size_max", "remove"}
+    Log: {"close", "cut", "extension", "inspect", "open", "path", "reader", "readers", "record_size_max", "remove"}
     | {"remove_reader", "reopen", "retire", "sync", "verify", "version"},
 }
 MARKED = {"append_many", "append_arrow"}
@@ -112,7 +112,9 @@ def test_a_client_has_the_methods_of_the_embedded_object(here: type, there: type
 
 
 def arguments(kind: type, name: str) -> tuple[list[object], set[object]]:
-    """The positional parameters in order, and those by keyword; `Unpack` stands for the options that it names."""
+    """Returns the positional parameters in order, and the keyword ones; `Unpack` stands for the
+    options that it names.
+    """
     parameters = inspect.signature(getattr(kind, name)).parameters.values()
     positional: list[object] = []
     keywords: set[object] = set()

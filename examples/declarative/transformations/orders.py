@@ -1,4 +1,4 @@
-"""Orders of a topic as a table, their totals as a view, and the large ones into a topic of their own."""
+"""Orders of a topic as a table, their totals as a view, and the large ones in a separate topic."""
 
 import os
 

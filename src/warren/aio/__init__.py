@@ -1,4 +1,4 @@
-"""The asyncio twins: the same stores, topics, groups and queues for the tasks of one event loop."""
+"""The asyncio versions of stores, topics, groups and queues, for the tasks of one event loop."""
 
 from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue

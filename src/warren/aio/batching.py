@@ -1,4 +1,4 @@
-"""The asyncio twin of the batching of puts."""
+"""The asyncio version of batching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asyncio twin of the durable queue, with the methods of `asyncio.Queue`."""
+"""The asyncio version of the durable queue, with the methods of `asyncio.Queue`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DurableQueue(Twin):
     sync: durable_queue.DurableQueue[Any]
 
     async def put(self, item: Any, *, delay: Duration | None = None) -> None:
-        """Adds an item, to be got `delay` seconds later at the earliest. If the queue is full, waits for room."""
+        """Adds an item. It can be got `delay` seconds later at the earliest. If the queue is full, waits for room."""
         while not await self._bridge.wait(self.sync.offer, item, delay=delay, seconds=WAIT_S_MAX):
             pass
 
@@ -32,15 +32,15 @@ class DurableQueue(Twin):
     async def get(self) -> Any:
         """Removes the oldest item and returns it. If there is none, waits for one.
 
-        If the task is cancelled after it got an item, the item is put into the queue again, at its end.
+        If the task is cancelled after it got an item, the item is put back at the end of the queue.
         """
         while not (item := await self._bridge.wait(self.sync.poll, seconds=WAIT_S_MAX, undo=self._put_back)):
             pass
         return item[0]
 
-    def _put_back(self, got: tuple[Any] | None) -> None:
-        if got is not None:
-            self.sync.put(got[0])
+    def _put_back(self, item: tuple[Any] | None) -> None:
+        if item is not None:
+            self.sync.put(item[0])
             self.sync.task_done()
 
     async def get_nowait(self) -> Any:

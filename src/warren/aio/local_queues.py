@@ -1,4 +1,7 @@
-"""The queues of one event loop: in memory, and from a putter to a taker. Both have the methods of `asyncio.Queue`."""
+"""Queues of one event loop: in memory, and from a putter directly to a taker.
+
+Both have the methods of `asyncio.Queue`.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ T = TypeVar("T")
 class MemoryQueue(Generic[T]):
     """A queue for the tasks of one event loop; not safe for threads. Its methods are those of `asyncio.Queue`.
 
-    Messages leave in the order of their due times, then of their arrival. A `get` that is cancelled has taken nothing,
-    and a `put` that is cancelled has put nothing.
+    Messages leave in the order of their due times, then of their arrival. A cancelled `get` has removed nothing, and a
+    cancelled `put` has added nothing.
     """
 
     def __init__(self, maxsize: int = 0, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -64,7 +67,8 @@ class MemoryQueue(Generic[T]):
             raise asyncio.QueueEmpty
         _wake_one(self._putters)
         if self._order:
-            # This task may have been the only getter with a timer for the next message: another one must set its own.
+            # This task may have been the only getter with a timer for the next message. Another one must set its own
+            # timer.
             _wake_one(self._getters)
         return entry.item
 
@@ -85,11 +89,11 @@ class MemoryQueue(Generic[T]):
         return not self._order
 
     def full(self) -> bool:
-        """Returns whether the queue holds `maxsize` messages. Never so if `maxsize` is 0."""
+        """Returns whether the queue holds `maxsize` messages; False if `maxsize` is 0."""
         return 0 < self.maxsize <= len(self._order)
 
     async def _wait_in(self, line: deque[asyncio.Future[None]], until_s: float | None) -> None:
-        """Waits for this task's turn in `line`, or until `until_s`. A task that is cancelled passes its turn on."""
+        """Waits for this task's turn in `line`, or until `until_s`. A cancelled task passes its turn on."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         alarm = None if until_s is None else loop.call_later(until_s - self._clock.steady_s(), _wake, turn)
@@ -125,7 +129,7 @@ def _wake_one(line: deque[asyncio.Future[None]]) -> None:
 
 
 def memory(maxsize: int = 0, *, clock: Clock = SYSTEM_CLOCK) -> MemoryQueue[Any]:
-    """Returns a queue for the tasks of one event loop. It holds `maxsize` messages at most; 0 means any number."""
+    """Returns a queue for the tasks of one event loop. It holds at most `maxsize` messages; 0 means no limit."""
     return MemoryQueue(maxsize, clock=clock)
 
 
@@ -162,7 +166,7 @@ class HandoverQueue(Generic[T]):
             while entry.is_here:
                 left_s = entry.due_s - self._clock.steady_s()
                 await asyncio.wait((taken,), timeout=left_s if left_s > 0 else None)
-                # A delayed message may be due by now. Its own putter hands it over: there is no timer for it.
+                # A delayed message may be due by now. Its own putter hands it over, because there is no timer for it.
                 self._hand_over()
         except BaseException as error:
             if entry.is_here:
@@ -233,10 +237,10 @@ class HandoverQueue(Generic[T]):
         self._tasks.done()
 
     def _hand_over(self) -> None:
-        """Gives each waiting taker a message, as long as there are messages that are due."""
+        """Gives each waiting taker a message, as long as there are due messages."""
         while self._takers:
             taker = self._takers[0]
-            # The future of a `get` that was cancelled stays in the line until its task has run.
+            # The future of a cancelled `get` stays in the line until its task has run.
             if not taker.done():
                 entry = self._offers.take(self._clock.steady_s())
                 if entry is None:
@@ -274,7 +278,7 @@ class AsyncTasks:
         self._finished.clear()
 
     def done(self) -> None:
-        """Counts a message that is done or was withdrawn. Raises BadInput if there is none left."""
+        """Counts a message that is done or was withdrawn. Raises BadInput if no message is left."""
         if not self._unfinished:
             raise BadInput("task_done() was called more often than there were messages")
         self._unfinished -= 1
@@ -289,8 +293,8 @@ class AsyncTasks:
 def cancel_later() -> None:
     """Cancels the running task again, at its next `await`.
 
-    For a task that caught a cancellation after it had got what it waited for, and could not undo that. It is not
-    cancelled again if the cancellation was taken back by then, as `asyncio.timeout` does at the end of its block.
+    For a task that caught a cancellation after it had received its result and could not undo that. The task is not
+    cancelled again if the cancellation was withdrawn by then, as `asyncio.timeout` does at the end of its block.
     """
     task = asyncio.current_task()
     assert task is not None, "only a task can be cancelled"

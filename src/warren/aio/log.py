@@ -1,4 +1,4 @@
-"""The asyncio twin of one partition of a topic."""
+"""The asyncio version of one partition of a topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Log(Twin):
     find_time = passed(log.Log.find_time)
 
     async def first(self) -> int:
-        """Returns the number of the first message that retention has left."""
+        """Returns the number of the first message that retention has kept."""
         return await self._bridge.call(lambda: self.sync.first)
 
     async def end(self) -> int:

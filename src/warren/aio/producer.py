@@ -1,4 +1,4 @@
-"""The asyncio twin of a producer."""
+"""The asyncio version of a producer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Producer(ClosingTwin):
         return self.sync.name
 
     async def sequence(self) -> int:
-        """Returns the number of the last put that was written, with all before it; 0 if there was none."""
+        """Returns the number of the last put that was written, as were all before it; 0 if there was none."""
         return await self._bridge.call(lambda: self.sync.sequence)
 
     async def put(

@@ -12,16 +12,19 @@ from warren.aio.thread_bridge import Bridge, checked_seconds, nothing
 from warren.client.net.call_steps import CallStep, Hurry, Pause, Steps, steps_of
 from warren.client.net.connection import Connection
 from warren.clock import Duration
-from warren.errors import WarrenError
+from warren.errors import StoreClosed, WarrenError
 
 AIO_WAITS_MAX: Final = 1_000
-"""How many tasks of a client wait at the broker at once, each over a connection of its own; the others wait here."""
+"""How many tasks of a client may wait at the broker at the same time, each over its own connection.
+
+Further tasks wait here.
+"""
 
 R = TypeVar("R")
 
 
 class StepResult(NamedTuple):
-    """What a step gave: the next step to wait for, or None and the result if it was the last."""
+    """The result of a step: the next step to wait for, or None and the final result."""
 
     step: CallStep | None
     result: Any = None
@@ -30,8 +33,9 @@ class StepResult(NamedTuple):
 class RemoteBridge(Bridge):
     """The threads of one client. Tasks of one event loop may call it.
 
-    Threads send and receive. In between, while the broker has a long poll, the event loop watches the connection. Each
-    wait has a connection of its own. At most AIO_WAITS_MAX tasks wait at the broker at once; others wait for a turn.
+    Threads send and receive. In between, while the broker holds a long poll, the event loop watches the connection.
+    Each wait has a connection of its own. At most AIO_WAITS_MAX tasks wait at the broker at the same time; others wait
+    for their turn.
     """
 
     def __init__(self) -> None:
@@ -48,7 +52,7 @@ class RemoteBridge(Bridge):
     ) -> R:
         """Returns what the stepwise `method` returns when it waits for up to `seconds`.
 
-        If the task is cancelled meanwhile, `undo` gets that result.
+        If the task is cancelled in the meantime, `undo` gets that result.
         """
         most_s = checked_seconds(seconds)
         loop = asyncio.get_running_loop()
@@ -62,7 +66,7 @@ class RemoteBridge(Bridge):
                 self._turns.release()
 
     async def _has_turn(self, seconds: float) -> bool:
-        """Waits for a turn to wait at the broker. Returns False if there was none within `seconds`."""
+        """Waits for a turn to wait at the broker. Returns False if none came within `seconds`."""
         try:
             async with asyncio.timeout(seconds if self._turns.locked() else None):
                 return await self._turns.acquire()
@@ -72,29 +76,34 @@ class RemoteBridge(Bridge):
     async def _take(self, steps: Steps[R], undo: Callable[[R], object]) -> R:
         is_silent = False
         while True:
-            taking = self._begin(self._waits, partial(take, steps, is_silent))
             try:
-                taken = await asyncio.shield(taking)
-                if taken.step is None:
-                    result: R = taken.result
+                taking = self._begin(self._waits, partial(take, steps, is_silent))
+            except StoreClosed:
+                # The steps close the connection on which they wait.
+                steps.close()
+                raise
+            try:
+                outcome = await asyncio.shield(taking)
+                if outcome.step is None:
+                    result: R = outcome.result
                     return result
-                is_silent = not await _has_come(taken.step)
+                is_silent = not await _has_come(outcome.step)
             except asyncio.CancelledError:
                 await self._end(steps, taking, undo)
                 raise
 
     async def _end(self, steps: Steps[R], taking: asyncio.Future[StepResult], undo: Callable[[R], object]) -> None:
-        """Ends the steps now, and gives what they return to `undo`."""
-        # If the broker cannot be reached either, it frees what it held for this client.
+        """Ends the steps now, and passes their result to `undo`."""
+        # If the broker cannot be reached either, it frees by itself what it held for this client.
         with suppress(WarrenError):
-            taken = await taking
-            result: R = taken.result if taken.step is None else await self.call(hurry, steps)
+            outcome = await taking
+            result: R = outcome.result if outcome.step is None else await self.call(hurry, steps)
             if result:
                 await self.call(undo, result)
 
 
 def take(steps: Steps[Any], is_silent: bool) -> StepResult:
-    """Takes the next step. `is_silent` says that what the last step waited for did not come in time."""
+    """Takes the next step. `is_silent` means that the last step got no answer before its timeout."""
     try:
         return StepResult(steps.throw(TimeoutError("no answer in time")) if is_silent else next(steps))
     except StopIteration as end:
@@ -112,7 +121,7 @@ def hurry(steps: Steps[R]) -> R:
 
 
 async def _has_come(step: CallStep) -> bool:
-    """Waits for what `step` names. Returns False if it does not come in time."""
+    """Waits for the event that `step` names. Returns False if it does not come in time."""
     if isinstance(step, Pause):
         await asyncio.sleep(step.seconds)
         return True

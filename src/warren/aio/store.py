@@ -1,4 +1,4 @@
-"""The asyncio twin of a store, here or behind a broker, and of its transactions."""
+"""The asyncio versions of a store, embedded or behind a broker, and of its transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
 from warren.aio.producer import Producer
-from warren.aio.thread_bridge import Bridge, Twin, passed, sync_of
+from warren.aio.thread_bridge import Bridge, ClosingTwin, Twin, passed, sync_of
 from warren.aio.topic import QueueGroup, StreamGroup, Topic
 from warren.api.values import BatchingOptions, MessageOptions, PutManyOptions, When
 from warren.clock import Duration
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Transaction(Twin):
-    """Committed at the end of an `async with` block, aborted by an exception. Its methods are those of its twin."""
+    """A transaction. It is committed at the end of an `async with` block, and aborted by an exception."""
 
     sync: transaction.Transaction
 
@@ -34,7 +34,7 @@ class Transaction(Twin):
         return self.sync.id
 
     async def state(self) -> State:
-        """Returns the present state."""
+        """Returns the current state."""
         return await self._bridge.call(lambda: self.sync.state)
 
     async def put(
@@ -63,7 +63,7 @@ class Transaction(Twin):
     abort = passed(transaction.Transaction.abort)
 
     async def commit(self, group: StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
-        """As `Transaction.commit`: of the transaction, or with a group, of its positions with the transaction."""
+        """As `Transaction.commit`. With a group it adds positions to the transaction."""
         await self._bridge.call(self.sync.commit, sync_of(group), positions)
 
     async def ack(self, group: QueueGroup, messages: Message | Sequence[Message]) -> None:
@@ -80,7 +80,7 @@ class Transaction(Twin):
         await self._bridge.call(self.sync.__exit__, kind, error, trace)
 
 
-class Store(Twin):
+class Store(ClosingTwin):
     """A data directory, for the tasks of one event loop."""
 
     sync: store.Store
@@ -147,17 +147,9 @@ class Store(Twin):
             await self._bridge.call(self.sync.close)
         self._bridge.close(repr(self.sync))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
 
 class Opening:
-    """A store that is about to be opened: to be awaited, or used with `async with`."""
+    """A store that is about to be opened, by `await` or with `async with`."""
 
     def __init__(self, open_store: Callable[[], Any], make_bridge: Callable[[], Bridge]) -> None:
         self._open, self._make_bridge = open_store, make_bridge
@@ -186,7 +178,9 @@ class Opening:
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
-    """Returns the store in the directory `path`, or a new one: `async with warren.aio.open("data") as store`."""
+    """Returns the store in the directory `path`, and creates it if it does not exist: `async with
+    warren.aio.open("data") as store`.
+    """
     return Opening(functools.partial(store.open, path, **options), Bridge)
 
 
@@ -195,7 +189,7 @@ def connect(address: str, **options: Any) -> Opening:
 
     The options are those of `warren.connect`.
     """
-    # Imported here because a program that opens only stores of its own needs no network.
+    # Imported here because a program that only opens embedded stores needs no network.
     from warren.aio.remote_bridge import RemoteBridge
     from warren.client.store import connect
 

@@ -1,4 +1,4 @@
-"""From the event loop to the threads that call the synchronous objects. A thread runs one call at a time."""
+"""Runs calls of the synchronous objects in threads for the event loop. A thread runs one call at a time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ R = TypeVar("R")
 
 CALL_THREADS: Final = 8
 WAIT_THREADS: Final = 32
-"""Tasks that wait share these threads, so that a put never waits behind them."""
+"""Tasks that wait share these threads, so that a put never queues behind them."""
 SLICE_S: Final = 0.1
-"""How long a thread waits at a stretch, and so how long a task that is cancelled takes to end at most."""
+"""How long a thread waits at a time. So a cancelled task ends after at most this time."""
 
 
 def nothing(result: object) -> None:
@@ -45,7 +45,7 @@ class Bridge:
         self._name = ""
 
     async def call(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-        """Calls `function` in a thread and returns its result. The call runs on if the task is cancelled."""
+        """Calls `function` in a thread and returns its result. The call continues if the task is cancelled."""
         return await self._begin(self._calls, functools.partial(function, *arguments, **options))
 
     def _begin(self, threads: ThreadPoolExecutor, work: Callable[[], R]) -> asyncio.Future[R]:
@@ -55,7 +55,7 @@ class Bridge:
             raise StoreClosed(self._name) from error
 
     async def wait(self, method: Callable[..., R], *arguments: Any, seconds: Duration, **options: Any) -> R:
-        """Returns what `method` returns when it waits for up to `seconds`, by `sliced`."""
+        """Returns what `method` returns when it waits for up to `seconds`. Uses `sliced`."""
         return await self.sliced(method, *arguments, seconds=seconds, **options)
 
     async def sliced(
@@ -68,7 +68,7 @@ class Bridge:
     ) -> R:
         """Calls `method` with a part of `seconds` as `wait` until its result is true or the time is over.
 
-        Returns the last result. If the task is cancelled meanwhile, `undo` gets a result that is true.
+        Returns the last result. If the task is cancelled in the meantime, `undo` gets a result that is true.
         """
         end_s = SYSTEM_CLOCK.steady_s() + checked_seconds(seconds)
         while True:
@@ -93,7 +93,7 @@ class Bridge:
 
 
 class Twin:
-    """The asyncio twin of the object `sync`: it has the same methods, as coroutines."""
+    """The asyncio version of the object `sync`: it has the same methods, as coroutines."""
 
     def __init__(self, sync: Any, bridge: Bridge) -> None:
         self.sync, self._bridge = sync, bridge
@@ -103,7 +103,7 @@ class Twin:
 
 
 class ClosingTwin(Twin):
-    """The asyncio twin of an object with a `close`, which the end of an `async with` block calls."""
+    """The asyncio version of an object with a `close`, which the end of an `async with` block calls."""
 
     async def close(self) -> object:
         """Closes the object. Closing twice does no harm."""
@@ -119,7 +119,9 @@ class ClosingTwin(Twin):
 
 
 def sync_of(value: Any) -> Any:
-    """Returns the synchronous object of a twin, and any other value as it is."""
+    """Returns the synchronous object of a twin (the asyncio version of an object). Returns any
+    other value unchanged.
+    """
     return value.sync if isinstance(value, Twin) else value
 
 
@@ -137,7 +139,7 @@ def passed(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any
 
     @functools.wraps(method)
     async def call(twin: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        # By name, because the object may be one of the client, which has the same methods but another class.
+        # By name, because the object may belong to the client, which has the same methods in another class.
         result: R = await twin._bridge.call(getattr(twin.sync, name), *arguments, **options)
         return result
 

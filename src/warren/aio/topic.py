@@ -1,4 +1,4 @@
-"""The asyncio twins of a topic and of its consumers: stream groups, queue groups and broadcast."""
+"""The asyncio versions of a topic and of its consumers: stream groups, queue groups and broadcast."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Topic(Twin):
 
     @property
     def settings(self) -> TopicSettings:
-        """Returns the settings as this process last saw them."""
+        """Returns the settings that this process last read."""
         return self.sync.settings
 
     @property
@@ -180,11 +180,14 @@ class StreamGroup(ClosingTwin):
         return self.sync.name
 
     async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
-        """As `StreamGroup.read`. If the task is cancelled, what it had read is read again."""
+        """As `StreamGroup.read`. If the task is cancelled, the messages that it had read are read again."""
         return await self._bridge.wait(self.sync.read, limit, seconds=wait, undo=self.sync.unread)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Yields messages until the member or its store is closed. `commit` commits up to the last one yielded."""
+        """Yields messages until the member or its store is closed.
+
+        `commit` commits up to the last message that was yielded.
+        """
         while True:
             try:
                 messages = await self.read(1, ITERATION_WAIT_S)
@@ -277,11 +280,13 @@ class Broadcast(Twin):
         self._wait_s = wait_s
 
     async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
-        """As `Broadcast.read`. If the task is cancelled, this listener does not get again what the task had read."""
+        """As `Broadcast.read`. If the task is cancelled, the messages that it had read are lost for this listener."""
         return await self._bridge.wait(self.sync.read, limit, seconds=wait)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Yields messages until none came for the `wait` that `Topic.broadcast` was given; without one, for ever."""
+        """Yields messages until none came for the `wait` that was passed to `Topic.broadcast`;
+        without it, never ends.
+        """
         while True:
             messages = await self.read(wait=ITERATION_WAIT_S if self._wait_s is None else self._wait_s)
             for message in messages:

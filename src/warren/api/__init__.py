@@ -1,11 +1,11 @@
-"""The contract: what `warren.open` and `warren.connect` return, as protocols, whether the store is here or remote.
+"""The contract: protocols of what `warren.open` and `warren.connect` return, for embedded and remote stores.
 
 Annotate with these types in code that works with both: `def load(store: warren.api.Store) -> None`. The asyncio objects
 of `warren.aio` have the same methods as coroutines. mypy checks all three against this module
 (`tests/contract/test_types.py`), and `tests/contract` runs the same tests on all three.
 
-Left out on purpose: files, readers, retention and verification of a `Log`, and `Store.keep`, because a client of a
-broker has no files; and `append` on a partition, because `Topic.put` with `partition` does the same.
+Deliberately not included: files, readers, retention and verification of a `Log`, and `Store.keep`, because a client of
+a broker has no files; and `append` on a partition, because `Topic.put` with `partition` does the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store, its transactions and its batching, as every kind of store offers them."""
+"""A store, its transactions and its batching, with the methods that every kind of store has."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class Transaction(Protocol):
-    """Puts, positions and acknowledgements that all happen, or none. Any thread may use it.
+    """Puts, positions and acknowledgements that happen together or not at all. Any thread may use it.
 
-    The end of a `with` block commits it, and an exception aborts it. One that was prepared stays so.
+    The end of a `with` block commits it, and an exception aborts it. A prepared transaction stays prepared.
     """
 
     @property
     def id(self) -> str: ...
     @property
     def state(self) -> str:
-        """The state now: "open", "prepared", "committed", "done" or "aborted"."""
+        """The current state: "open", "prepared", "committed", "done" or "aborted"."""
         ...
 
     def put(
@@ -45,7 +45,7 @@ class Transaction(Protocol):
         deliver_at: When | None = ...,
         **options: Unpack[MessageOptions],
     ) -> None:
-        """Puts one message when the transaction is committed. The topic is made now if it does not exist.
+        """Puts one message when the transaction is committed. The topic is created now if it does not exist.
 
         A `delay` counts from now. Raises TransactionAborted if the transaction ran out of time or was aborted.
         """
@@ -62,15 +62,15 @@ class Transaction(Protocol):
     def ack(self, group: QueueGroup, messages: Message | Sequence[Message]) -> None:
         """Acknowledges messages of a queue group of the same store when the transaction is committed.
 
-        `commit` raises LeaseLost, and nothing happens, if one of them is no longer leased then.
+        If one of them is no longer leased then, `commit` raises LeaseLost and nothing happens.
         """
         ...
 
     def commit(self, group: StreamGroup | None = ..., positions: Mapping[int, int] | None = ...) -> None:
-        """Without a group: everything happens, and is in its topics when this returns.
+        """Without a group: commits. All changes are in their topics when this returns.
 
-        With a group of the same store: what it read, or `positions`, is committed with the transaction. Raises NotOwner
-        if a partition went to another member since it was read.
+        With a group of the same store: adds to the transaction the positions up to which the group read, or
+        `positions`. Raises NotOwner if a partition went to another member since it was read.
         """
         ...
 
@@ -79,7 +79,7 @@ class Transaction(Protocol):
         ...
 
     def abort(self) -> None:
-        """Ends the transaction: nothing of it happens."""
+        """Ends the transaction: none of its changes happen."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -92,7 +92,7 @@ class PutFuture(Protocol):
     """The place of a message that is about to be written, as a future."""
 
     def done(self) -> bool:
-        """Returns whether the message was written, or could not be."""
+        """Returns whether the message was written or failed."""
         ...
 
     def result(self, timeout: Duration | None = ...) -> Place:
@@ -128,21 +128,22 @@ class Batching(Closing, Protocol):
         ...
 
     def close(self, wait: Duration = ...) -> bool:
-        """Writes all puts, and takes no more. Returns whether they were written within `wait` seconds."""
+        """Writes all puts, and accepts no more. Returns whether they were written within `wait` seconds."""
         ...
 
 
 class Store(Closing, Protocol):
-    """A store: a directory of topics, here or behind a broker. Any thread may use it."""
+    """A store: a directory of topics, embedded or behind a broker. Any thread may use it."""
 
     @property
     def id(self) -> str: ...
     @property
     def is_closed(self) -> bool: ...
     def topic(self, name: str, partitions: int | None = ..., **settings: Any) -> Topic:
-        """Returns the topic, which is made if it does not exist, with one partition unless `partitions` says more.
+        """Returns the topic. Creates it if it does not exist, with one partition unless `partitions` names another
+        number.
 
-        Raises SettingsDiffer if it exists and has another setting than one of those given.
+        Raises SettingsDiffer if it exists with settings other than those given.
         """
         ...
 
@@ -179,8 +180,8 @@ class Store(Closing, Protocol):
     ) -> Transaction:
         """Begins a transaction. It is aborted if it is still open after `timeout` seconds.
 
-        Once prepared it waits for a decision, for `prepared_timeout` seconds or for ever. Raises TransactionExists if
-        another transaction has this `id`, unless that one was aborted.
+        Once prepared it waits for a decision: for `prepared_timeout` seconds, or without a limit if that is None.
+        Raises TransactionExists if another transaction has this `id`, unless that one was aborted.
         """
         ...
 
@@ -197,14 +198,14 @@ class Store(Closing, Protocol):
         ...
 
     def transaction_state(self, id: str) -> str:
-        """Returns the state of a transaction; "unknown" if there is none, or if it ended long ago."""
+        """Returns the state of a transaction; "unknown" if it does not exist or ended long ago."""
         ...
 
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> str:
-        """Commits prepared transactions together, as the step to `version` of `application`, and returns "done".
+        """Commits prepared transactions together, as the step of `application` to `version`, and returns "done".
 
         After a crash all of them happened, or none. If the version is not above the last one of the application, they
-        are a repeat: they are aborted, and "done" is returned again.
+        are a repetition: they are aborted, and "done" is returned again.
         """
         ...
 
@@ -222,7 +223,7 @@ class Store(Closing, Protocol):
 
     @property
     def last_failure(self) -> str:
-        """Why a decided transaction could not be completed the last time; empty if all could."""
+        """Returns why the last decided transaction that failed could not be completed; empty if none failed."""
         ...
 
     def recover(self) -> Sequence[PreparedTransaction]:

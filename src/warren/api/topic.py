@@ -1,4 +1,4 @@
-"""A topic, its partitions and its groups, as every kind of store offers them."""
+"""A topic, its partitions and its groups, with the methods that every kind of store has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Log(Protocol):
 
     @property
     def first(self) -> int:
-        """The number of the first message that is still there."""
+        """The number of the first message that still exists."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Log(Protocol):
         ...
 
     def at(self, number: int) -> Message | None:
-        """Returns message `number`; None past the end, and if it is in a batch that cannot be read.
+        """Returns message `number`; None if it is past the end, or in a batch that cannot be read.
 
         Raises NumberRetired if retention has removed it.
         """
@@ -61,10 +61,10 @@ class Log(Protocol):
     def read(
         self, number: int, *, limit: int = ..., bytes_max: int | None = ..., tag: str | None = ...
     ) -> list[Message]:
-        """Returns up to `limit` messages from `number` on that pass the filter, of up to `bytes_max` bytes in all.
+        """Returns up to `limit` messages from `number` on that pass the filter, with up to `bytes_max` bytes in total.
 
-        A first message that is larger than `bytes_max` is returned nevertheless. Past the end the list is empty.
-        Raises NumberRetired if retention has removed message `number`.
+        The first message is returned even if it is larger than `bytes_max`. Past the end the list is empty. Raises
+        NumberRetired if retention has removed message `number`.
         """
         ...
 
@@ -81,7 +81,7 @@ class Log(Protocol):
         ...
 
     def wait(self, number: int, seconds: Duration) -> bool:
-        """Waits up to `seconds` until message `number` is there. Returns whether it is."""
+        """Waits up to `seconds` until message `number` exists. Returns whether it does."""
         ...
 
     def scan(
@@ -107,8 +107,8 @@ class Log(Protocol):
 class StreamGroup(Closing, Protocol):
     """One member of a stream group (consumer group). The members share the partitions of the topic.
 
-    Each partition has one owner at a time, which reads it in order. Messages that were read and not committed when the
-    partition goes to another member are read again there.
+    Each partition has one owner at a time, which reads it in order. If the partition goes to another member, that
+    member reads again what was not committed.
     """
 
     @property
@@ -127,12 +127,12 @@ class StreamGroup(Closing, Protocol):
         """Returns up to `limit` messages of the partitions that this member owns, ordered within each partition.
 
         If there is none, waits up to `wait` seconds for one. Raises FellBehind if retention removed the next message:
-        `seek` says where to continue. Raises GroupClosed after `close`.
+        `seek` sets where to continue. Raises GroupClosed after `close`.
         """
         ...
 
     def __iter__(self) -> Iterator[Message]:
-        """Yields messages until the member is closed. `commit` then commits up to the last one that was yielded."""
+        """Yields messages until the member is closed. `commit` then commits up to the last message that was yielded."""
         ...
 
     def commit(self, positions: Mapping[int, int] | None = ...) -> dict[int, int]:
@@ -151,11 +151,11 @@ class StreamGroup(Closing, Protocol):
         ...
 
     def rewind(self) -> None:
-        """Moves back to the committed positions: what was read and not committed is read again."""
+        """Moves back to the committed positions, so that messages that were read and not committed are read again."""
         ...
 
     def members(self) -> list[str]:
-        """Returns the ids of all living members of the group, over all processes."""
+        """Returns the ids of all living members of the group, in all processes."""
         ...
 
     def position(self, partition: int) -> int:
@@ -196,15 +196,18 @@ class QueueGroup(Closing, Protocol):
         ...
 
     def ack(self, message: Message) -> None:
-        """Marks the message as done, for good. Raises LeaseLost if it was handed out again or is done already."""
+        """Marks the message as done, permanently. Raises LeaseLost if it was handed out again or is done already."""
         ...
 
     def ack_many(self, messages: Sequence[Message]) -> None:
-        """Marks these messages as done. Raises LeaseLost if some are no longer leased; the others are done."""
+        """Marks these messages as done.
+
+        Raises LeaseLost if some are no longer leased; the others are done nevertheless.
+        """
         ...
 
     def nack(self, message: Message, delay: Duration | None = ..., reason: str = ...) -> None:
-        """Gives the message back: it is handed out again after `delay` seconds, or after the backoff of the group.
+        """Returns the message to the group. It is handed out again after `delay` seconds, or after the group's backoff.
 
         After `attempts_max` attempts it becomes a dead letter, with the reason. Raises LeaseLost as `ack` does.
         """
@@ -215,7 +218,7 @@ class QueueGroup(Closing, Protocol):
         ...
 
     def extend(self, message: Message, seconds: Duration) -> None:
-        """Makes the lease end `seconds` from now; it is not renewed any more. Raises LeaseLost as `ack` does."""
+        """Makes the lease end `seconds` from now; it is no longer renewed. Raises LeaseLost as `ack` does."""
         ...
 
     def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
@@ -224,7 +227,7 @@ class QueueGroup(Closing, Protocol):
 
     @property
     def dead(self) -> Topic:
-        """The topic of the dead letters, which is made if it does not exist."""
+        """The topic of the dead letters. Created if it does not exist."""
         ...
 
     def redrive(self, limit: int | None = ..., *, numbers: Mapping[int, Sequence[int]] | None = ...) -> int:
@@ -249,17 +252,22 @@ class Broadcast(Protocol):
     def read(self, limit: int = ..., wait: Duration = ...) -> list[Message]:
         """Returns up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
-        Raises FellBehind if retention removed the next message; the next call continues with the first one there is.
+        Raises FellBehind if retention removed the next message; the next call continues with the first one that exists.
         """
         ...
 
     def __iter__(self) -> Iterator[Message]:
-        """Yields messages until none came for the `wait` that `Topic.broadcast` was given; without one, for ever."""
+        """Yields messages until none came for the `wait` that was passed to `Topic.broadcast`;
+        without it, never ends.
+        """
         ...
 
 
 class Topic(Protocol):
-    """A topic: partitions with a name and settings. Any thread may use it, and any number of processes at once."""
+    """A topic: partitions with a name and settings.
+
+    Any thread and any number of processes may use it at the same time.
+    """
 
     @property
     def name(self) -> str: ...
@@ -292,9 +300,9 @@ class Topic(Protocol):
         """Puts one message, and returns its receipt when it is as durable as the settings of the topic say.
 
         The message goes to the partition of its `key`, or to `partition`; without both, partitions take turns. With a
-        `delay`, or a time to `deliver_at`, it waits until then, and the returned handle can cancel it.
+        `delay`, or a time `deliver_at`, it waits until then, and the returned handle can cancel it.
 
-        Raises TooLarge if the body is larger than the topic takes, NoSuchPartition if there is no such partition,
+        Raises TooLarge if the body is over the limit of the topic, NoSuchPartition if there is no such partition,
         NoSuchTopic if the topic was deleted, and BadInput if a parameter has the wrong type.
         """
         ...
@@ -342,7 +350,7 @@ class Topic(Protocol):
         ...
 
     def scheduled(self, limit: int | None = ...) -> Iterator[Scheduled]:
-        """Yields the messages that wait until they are due, the first ones first, up to `limit`."""
+        """Yields the messages that wait until they are due, the earliest first, up to `limit`."""
         ...
 
     def cancel(self, handle_id: str) -> bool:
@@ -354,7 +362,7 @@ class Topic(Protocol):
         ...
 
     def since(self, when: When, *, tag: str | None = ...) -> Iterator[Message]:
-        """Yields the messages from `when` on that are there now, by time over all partitions."""
+        """Yields the existing messages from `when` on, by time over all partitions."""
         ...
 
     def between(self, start: When, end: When, *, tag: str | None = ...) -> Iterator[Message]:
@@ -368,16 +376,16 @@ class Topic(Protocol):
     def group(
         self, name: str, *, mode: Literal["stream", "queue"] = "stream", **options: Unpack[GroupOptions]
     ) -> StreamGroup | QueueGroup:
-        """Returns a new member of the group `name`, which is made if it does not exist.
+        """Returns a new member of the group `name`, and creates the group if it does not exist.
 
-        Raises SettingsDiffer if the group has another mode, or another setting than one of the options.
+        Raises SettingsDiffer if the group has another mode, or settings other than those given.
         """
         ...
 
     def broadcast(
         self, *, tag: str | None = ..., start: Where | Mapping[int, int] | None = ..., wait: Duration | None = ...
     ) -> Broadcast:
-        """Returns a listener for everything that is put from now on, or from `start` on."""
+        """Returns a listener for all messages that are put from now on, or from `start` on."""
         ...
 
     def groups(self) -> list[str]:
@@ -389,11 +397,11 @@ class Topic(Protocol):
         ...
 
     def configure_group(self, name: str, **changes: Unpack[GroupOptions]) -> GroupSettings:
-        """Changes settings of a group, for every process, and returns them. Raises NoSuchGroup if there is none."""
+        """Changes settings of a group, for every process, and returns them. Raises NoSuchGroup if it does not exist."""
         ...
 
     def describe_group(self, name: str) -> GroupDescription:
-        """Returns how far a group has come, without joining it. Raises NoSuchGroup if it does not exist."""
+        """Returns the progress of a group, without joining it. Raises NoSuchGroup if it does not exist."""
         ...
 
     def delete_group(self, name: str) -> None:
@@ -409,11 +417,11 @@ class Topic(Protocol):
         ...
 
     def describe(self) -> TopicDescription:
-        """Returns the settings, partitions and groups of the topic as they are now. No message is read."""
+        """Returns the current settings, partitions and groups of the topic. No message is read."""
         ...
 
     def refresh(self) -> None:
-        """Applies what other processes changed in the settings, such as partitions that were added."""
+        """Applies settings that other processes changed, such as added partitions."""
         ...
 
     def configure(self, **changes: Any) -> TopicSettings:

@@ -17,7 +17,6 @@ from warren.broker.kafka.transactions.registry import TransactionalProducers
 from warren.broker.native.append_tries import Appends
 from warren.broker.native.poll_sharing import PollSharing
 from warren.broker.native.sessions import ClientSession, Sessions
-from warren.broker.native.transaction_memory import TransactionMemory
 from warren.broker.net.places import ConnectionPlaces, Full, Reservation
 from warren.broker.net.progress import ProgressWatch
 from warren.broker.quotas.allotment import Allotment
@@ -25,15 +24,18 @@ from warren.broker.quotas.file import QuotasFile
 from warren.broker.quotas.quotas import Quotas
 from warren.broker.security.logged_in import LoggedIn
 from warren.broker.security.logins import Logins
+from warren.broker.security.replica_user import REPLICA_USER
 from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.users import Users
 from warren.broker.services.append_queue import AppendQueue
 from warren.broker.services.batch_checks import BatchChecks
 from warren.broker.services.failed_logs import FailedLogs
 from warren.broker.services.hidden_paths import without_paths
+from warren.broker.services.kept_memory import AheadMemory, KeptMemory
+from warren.broker.services.leadership import Alone, Leadership
 from warren.broker.services.limited_log import LimitedLog
 from warren.broker.services.long_polls import LongPolls
-from warren.broker.services.memory_budget import MemoryBudget
+from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.broker.services.metrics import Metrics
 from warren.broker.services.open_topics import OpenTopics
 from warren.broker.services.pauses import Pauses
@@ -44,6 +46,7 @@ from warren.broker.services.turns import Turns
 from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.queue.topic import Topic
 from warren.transaction.store import Store
+from warren.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     from warren.broker.net.connection import Connection
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 STRANGERS_PART: Final = 4
 """If users have to log in, connections that have not logged in yet get 1/N of the places."""
 QUOTAS_LOOK_S: Final = 0.5
-"""How soon the broker sees a change of quotas by another process."""
+"""How soon the broker notices a change of quotas by another process."""
 BROKER_THREADS: Final = 8
 
 P = ParamSpec("P")
@@ -61,26 +64,37 @@ LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class Broker:
-    """One store on the network. Made and used on the event loop; blocking work is for `in_thread` or the append queue.
+    """One store on the network. Created and used on the event loop; blocking work is for `in_thread` or the append
+    queue.
 
     Other processes may have the same store open.
     """
 
-    def __init__(self, store: Store, settings: BrokerSettings, limits: BrokerLimits, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: BrokerSettings,
+        limits: BrokerLimits,
+        tasks: asyncio.TaskGroup,
+        leadership: Leadership | None = None,
+    ) -> None:
         self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
         self.metrics = Metrics(store.clock.steady_s)
         self.topics, self.standings = Topics(store), StatusCache(store, self.in_thread, tasks)
         self.budget = MemoryBudget(limits.memory_size_max)
         self.read_memory = ReadMemory(self.budget, self.in_thread)
         self.long_polls = LongPolls(tasks)
-        self.append_queue = AppendQueue(self.long_polls.ring, self.metrics)
+        refusal = None if leadership is None else leadership.refusal_of_puts
+        self.append_queue = AppendQueue(self.long_polls.ring, self.metrics, refusal)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = TransactionalProducers(self)
         self.coordinator, self.positions = GroupCoordinator(store, self.in_thread, tasks, self.budget), PositionStore()
         self.sessions, self.appends, self.poll_sharing = Sessions(self._end, self.budget), Appends(), PollSharing()
-        self.transaction_memory = TransactionMemory(self.budget)
+        self.transaction_memory = KeptMemory[Transaction](self.budget, MemoryKind.TRANSACTIONS)
+        self.ahead_memory = AheadMemory(self.budget, self.in_thread)
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
-        self.users = Users(store.path, store.filesystem, store.clock)
+        replicas = None if leadership is None else leadership.replica_user
+        self.users = Users(store.path, store.filesystem, store.clock, replicas)
         self.logins, self.logged_in = Logins(store.clock.steady_s), LoggedIn(self.users)
         self.rights, self.denials = self._asked_rights(), LimitedLog("denied requests")
         self.failures = LimitedLog("errors with paths")
@@ -91,9 +105,10 @@ class Broker:
         self.allotment = Allotment(store, self.quotas, limits, self.in_thread)
         tasks.create_task(self._watch_quotas())
         self.advertised = "", 0
+        self.leadership: Leadership = leadership or Alone(lambda: self.advertised)
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
-        self.progress = ProgressWatch(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
+        self.progress = ProgressWatch(self.connections, limits.stalled_s_max, self._recount)
         self.unpacking = BatchChecks(self.budget)
         self.failed_logs, self.open_topics = FailedLogs(store, self.in_thread), OpenTopics(store, self.in_thread)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
@@ -107,7 +122,8 @@ class Broker:
         if not self.settings.rights:
             return None
         file = RightsFile(self.store.path, self.store.filesystem, self.store.clock)
-        rights = Rights(file, frozenset(self.settings.super_users))
+        # Replicas pass on what they have checked.
+        rights = Rights(file, frozenset({*self.settings.super_users, REPLICA_USER}))
         self.tasks.create_task(rights.watch(self.in_thread))
         return rights
 
@@ -123,7 +139,7 @@ class Broker:
         )
 
     def _drop(self, connection: Connection) -> None:
-        """Closes a connection that lost its place to another one."""
+        """Closes a connection whose place was given to another one."""
         self.metrics.connections_dropped += 1
         connection.abort()
 
@@ -133,8 +149,15 @@ class Broker:
             await asyncio.sleep(QUOTAS_LOOK_S)
             self.quotas.refresh()
 
+    def _recount(self) -> None:
+        """Gives back the memory of what clients had open between their requests, and have no longer."""
+        self.transaction_memory.recount()
+        self.ahead_memory.recount()
+
     def reserve(self, host: str, close: Callable[[], None]) -> Reservation | None:
-        """Keeps a place for a connection whose TLS handshake begins. Returns None, and logs why, if there is none."""
+        """Reserves a place for a connection whose TLS handshake begins. Returns None, and logs why,
+        if there is none.
+        """
 
         def drop() -> None:
             self.metrics.connections_dropped += 1
@@ -182,7 +205,7 @@ class Broker:
         self.sessions.leave(connection.peer)
 
     def _end(self, session: ClientSession) -> None:
-        """Closes what a session holds, on a thread, because its client does not come back."""
+        """Closes what a session holds, on a thread, because its client will not come back."""
         try:
             self._threads.submit(session.close)
         except RuntimeError:
@@ -203,12 +226,12 @@ class Broker:
         return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
 
     async def opened_topic(self, name: str) -> Topic:
-        """Returns the topic `name`. Raises NoSuchTopic if there is none.
+        """Returns the topic `name`. Raises NoSuchTopic if it does not exist.
 
         If this process has not opened it yet, a thread opens it, because that takes long if it has many partitions.
         """
-        if self.store.opened_topic(name) is None and self.store.has_topic(name):
-            await self.in_thread(self.store.existing_topic, name)
+        if closed := self.open_topics.closed((name,)):
+            await self.open_topics.open(closed)
         return self.topics.find(name)
 
     async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

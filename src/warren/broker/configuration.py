@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from warren.broker.cluster.settings import CLUSTER_SETTINGS, ClusterSettings
 from warren.broker.quotas.entities import KEYS as QUOTA_KEYS
 from warren.broker.settings import BROKER_LIMITS, BROKER_SETTINGS, BrokerLimits, BrokerSettings, ShownKey
 from warren.errors import BadConfiguration, BadInput
@@ -61,7 +62,7 @@ KEYS: Final = Table(
     "key",
     [
         Setting("broker.host", Text(), "127.0.0.1", "the address to listen on"),
-        Setting("broker.port", ANY_PORT, BROKER_PORT_DEFAULT, "the port; 0 takes any that is free"),
+        Setting("broker.port", ANY_PORT, BROKER_PORT_DEFAULT, "the port; 0 takes any free port"),
         Setting(
             "broker.advertise",
             Parsed("host:port", _advertised),
@@ -70,7 +71,7 @@ KEYS: Final = Table(
         ),
         Setting("broker.insecure", Flag(), False, "serve other machines although clients do not have to log in"),
         *(each for name, each in BROKER_SETTINGS.items() if name.startswith("broker.")),
-        Setting("broker.log_format", OneOf(LOG_FORMATS), "text", "`text`, or `json` for one object a line"),
+        Setting("broker.log_format", OneOf(LOG_FORMATS), "text", "`text`, or `json` for one object per line"),
         Setting("broker.log_level", OneOf(LOG_LEVELS), "info", "`debug`, `info`, `warning` or `error`"),
         Setting("http.host", Text(), "127.0.0.1", "the address to serve HTTP on"),
         Setting("http.port", ANY_PORT, None, "its port; HTTP is not served, if not set"),
@@ -86,10 +87,18 @@ KEYS: Final = Table(
             "tls.client_ca",
             Text(),
             "",
-            "certificates that must have signed those of clients; none are asked for, if empty",
+            "certificates that must have signed those of clients; none are requested, if empty",
+        ),
+        Setting(
+            "tls.replica_ca",
+            Text(),
+            "",
+            "certificates that must have signed those of the other replicas of a cluster; if empty, those of "
+            "`client_ca`, or else those that the machine trusts",
         ),
         *(each for name, each in BROKER_SETTINGS.items() if name.startswith("security.")),
         *_quotas(),
+        *_section("cluster", CLUSTER_SETTINGS.values()),
         *_topics(),
     ],
 )
@@ -115,6 +124,9 @@ class Configuration:
             if key.startswith(prefix) and value is not None
         }
 
+    def cluster(self) -> ClusterSettings:
+        return ClusterSettings(**self.section("cluster"))
+
     def limits(self) -> BrokerLimits:
         return BrokerLimits(**self.section("limits"))
 
@@ -122,7 +134,7 @@ class Configuration:
         return BrokerSettings(
             **{each.field: self[name] for name, each in BROKER_SETTINGS.items()},
             quotas=MappingProxyType(self.section("quotas")),
-            shown={key: ShownKey(_shown(value), self.sources[key]) for key, value in self.values.items()},
+            key_values={key: ShownKey(_excerpt(value), self.sources[key]) for key, value in self.values.items()},
         )
 
     def advertised(self) -> tuple[str, int] | None:
@@ -131,7 +143,7 @@ class Configuration:
         return parse_address(text) if text else None
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -142,7 +154,7 @@ def _shown(value: Any) -> str:
 def read_configuration(path: str | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Configuration:
     """Returns the values of the file at `path`, the environment and the flags. A later source overrides an earlier one.
 
-    Raises BadConfiguration for a value that is not possible, and for an unknown key, with the known key nearest to it.
+    Raises BadConfiguration for a value that is not possible, and for an unknown key, with the most similar key.
     """
     values = {key: each.default for key, each in KEYS.items()}
     sources = dict.fromkeys(KEYS, "default")
@@ -173,7 +185,7 @@ def _of_file(path: str) -> Iterator[tuple[str, Any]]:
         raise BadConfiguration(path, f"not TOML: {error}") from error
     for section, table in tables.items():
         if not isinstance(table, dict):
-            raise BadConfiguration(path, f"{section} stands in no section; there are {', '.join(_sections())}")
+            raise BadConfiguration(path, f"{section} is in no section; there are {', '.join(_sections())}")
         if section not in _sections():
             raise BadConfiguration(path, unknown("section", section, _sections()))
         yield from ((f"{section}.{name}", value) for name, value in table.items())
@@ -199,7 +211,7 @@ def _sections() -> list[str]:
 
 
 def _checked(place: str, key: str, value: Any) -> Any:
-    """Returns the value of a key. `place` names the file, with a space behind it, or is empty."""
+    """Returns the value of a key. `place` names the file, with a space after it, or is empty."""
     if key not in KEYS:
         raise BadConfiguration(place.strip() or "configuration", unknown("key", key, KEYS))
     kind = KEYS[key].kind

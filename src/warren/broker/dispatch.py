@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from warren.broker.broker import Broker
+from warren.broker.cluster.requests import SHARD_HANDLERS
 from warren.broker.kafka import (
     acls,
     client_quotas,
@@ -23,7 +24,7 @@ from warren.broker.kafka.call import Call
 from warren.broker.kafka.errors import has_error
 from warren.broker.kafka.groups import commits, consumer_requests, join_requests, listing, share_requests
 from warren.broker.kafka.guards import HandleRequest, guarded
-from warren.broker.kafka.request_rows import RequestRows, rows_of
+from warren.broker.kafka.request_rows import RequestRows, rows_of, topics_in
 from warren.broker.kafka.sasl import refusal_to_stranger
 from warren.broker.kafka.transactions import requests as transactions
 from warren.broker.native.handlers import NATIVE_HANDLERS
@@ -117,6 +118,21 @@ def _read(call: Call, kind: type[AnyRequest]) -> tuple[AnyRequest, list[WireStru
 def _answered(
     call: Call, request: AnyRequest, refused: Sequence[WireStruct], handle: HandleRequest[AnyRequest]
 ) -> Answer | Awaitable[Answer]:
+    if closed := call.broker.open_topics.closed(topics_in(request)):
+        return _opened_first(call, closed, lambda: _answered_open(call, request, refused, handle))
+    return _answered_open(call, request, refused, handle)
+
+
+async def _opened_first(call: Call, names: Sequence[str], answer: Callable[[], Answer | Awaitable[Answer]]) -> Answer:
+    """Opens these topics on a thread, and then answers."""
+    await call.broker.open_topics.open(names)
+    answered = answer()
+    return await answered if inspect.isawaitable(answered) else answered
+
+
+def _answered_open(
+    call: Call, request: AnyRequest, refused: Sequence[WireStruct], handle: HandleRequest[AnyRequest]
+) -> Answer | Awaitable[Answer]:
     rows = rows_of(call.request.api_key, call.version)
     if rows is not None and (refused or (rows.is_cut and rows.count(request) > LOOP_ROWS_AT_ONCE)):
         return _encoded(call, _in_turns(call, request, rows, refused, handle))
@@ -208,6 +224,7 @@ HANDLERS: Final[Mapping[int, Callable[[ServedCall[Broker]], Reply]]] = MappingPr
         ApiKey.TXN_OFFSET_COMMIT: plain(TxnOffsetCommitRequest, transactions.txn_offset_commit),
         ApiKey.END_TXN: plain(EndTxnRequest, transactions.end_txn),
         **NATIVE_HANDLERS,
+        **SHARD_HANDLERS,
     }
 )
 

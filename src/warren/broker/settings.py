@@ -48,17 +48,16 @@ class ShownKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """The configured behaviour. A put to a missing topic makes it if `auto_create_topics` is set; a fetch never does.
+    """The configured behaviour. A put to a missing topic creates it if `auto_create_topics` is set; a fetch never does.
 
-    Transactional ids that are not used for `transactional_id_s` are forgotten.
-    `deliver_at` is the setting of that name of topics that have none: "none", "plain" or "all".
-    With `sasl` a client has to log in, by one of the `mechanisms`, before it is served. With `rights` every user except
-    the `super_users` needs a right to each operation. `quotas` are those of each user that has no others, by key.
-    `shown` is the configuration as administrators see it, by key.
+    Transactional ids that are not used for `transactional_id_s` are forgotten. `deliver_at` is the setting of that name
+    of topics that have none: "none", "plain" or "all". With `sasl` a client has to log in, by one of the `mechanisms`,
+    before it is served. With `rights` every user except the `super_users` needs a right to each operation. `quotas` are
+    those of each user that has no others, by key. `key_values` is the configuration as administrators see it, by key.
     """
 
     auto_create_topics: bool = setting(
-        Flag(), "whether a put to a missing topic makes it", True, name="broker.auto_create_topics"
+        Flag(), "whether a put to a missing topic creates it", True, name="broker.auto_create_topics"
     )
     transactional_id_s: float = setting(
         Seconds(60, 1 << 31),
@@ -85,7 +84,7 @@ class BrokerSettings:
         ListOf(Text(), "a list of text"), "users that may do everything", (), name="security.super_users"
     )
     quotas: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    shown: Mapping[str, ShownKey] = field(default_factory=lambda: MappingProxyType({}))
+    key_values: Mapping[str, ShownKey] = field(default_factory=lambda: MappingProxyType({}))
 
 
 BROKER_SETTINGS: Final = Table.of("key", BrokerSettings)
@@ -146,7 +145,7 @@ class BrokerLimits:
     )
     unsent_size_max: int = setting(
         LIMIT_SIZE,
-        "bytes of answers that a client has not read, before it is made to wait",
+        "bytes of answers that a client has not read, before it has to wait",
         BROKER_UNSENT_SIZE_MAX,
     )
     stalled_s_max: float = setting(

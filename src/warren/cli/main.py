@@ -10,6 +10,7 @@ from warren import __version__
 from warren.cli.commands import (
     acl,
     archive,
+    cluster,
     dead,
     demo,
     doctor,
@@ -61,6 +62,7 @@ app.command("ping", rich_help_panel=BROKER)(ping.ping)
 app.add_typer(user.app, name="user", rich_help_panel=BROKER)
 app.add_typer(acl.app, name="acl", rich_help_panel=BROKER)
 app.add_typer(quota.app, name="quota", rich_help_panel=BROKER)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=BROKER)
 app.command("zookeeper", rich_help_panel=BROKER)(zookeeper.zookeeper)
 app.command("stats", rich_help_panel=SPARK)(stats.stats)
 app.command("replay", rich_help_panel=SPARK)(replay.replay)

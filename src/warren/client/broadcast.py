@@ -1,4 +1,4 @@
-"""RemoteBroadcast: everything that is put to a topic of a broker from some place on. Nothing is kept of it."""
+"""RemoteBroadcast: reads every message of a broker's topic, from a start position on. It stores no position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from warren.api.values import Where
 from warren.client.net.call_steps import Steps, stepwise
-from warren.client.net.session import same
 from warren.clock import Duration, microseconds
 from warren.errors import BadInput, FellBehind
 from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 class RemoteBroadcast:
     """One listener: it gets every message that passes its filter, ordered within each partition. One thread at a time.
 
-    It starts at the end of each partition, or at `start`: a place or time for all partitions, or a number for each that
-    is named. An iteration ends when no message came for `wait` seconds; if `wait` is None, it never ends.
+    It starts at the end of each partition, or at `start`: one place or time for all partitions, or a number for each
+    named partition. An iteration ends when no message came for `wait` seconds; if `wait` is None, it never ends.
     """
 
     def __init__(
@@ -40,24 +39,24 @@ class RemoteBroadcast:
         self._positions = self._begin(END if start is None else start)
 
     def _begin(self, start: Where | Mapping[int, int]) -> dict[int, int]:
-        shown = self._topic.shown().partitions
+        parts = self._topic.current_state().partitions
         if isinstance(start, Mapping):
             for partition in start:
                 self._topic.partition(partition)
-            return {part.partition: start.get(part.partition, part.end) for part in shown}
+            return {part.partition: start.get(part.partition, part.end) for part in parts}
         if isinstance(start, Edge):
-            return {part.partition: part.first if start is START else part.end for part in shown}
+            return {part.partition: part.first if start is START else part.end for part in parts}
         if isinstance(start, bool) or not isinstance(start, int | float | datetime):
             raise BadInput(f"{start!r}: expected a number, a time, START or END")
         if isinstance(start, int):
-            return {part.partition: min(start, part.end) for part in shown}
+            return {part.partition: min(start, part.end) for part in parts}
         return self._topic.find_time(microseconds(start))
 
     @stepwise
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> Steps[list[Message]]:
         """Returns up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
-        Raises FellBehind if retention removed the next message. The next call goes on with the first one that is left.
+        Raises FellBehind if retention removed the next message. The next call continues with the first remaining one.
         """
         request = ReadRequest(
             topic=str(self._topic.name),
@@ -67,21 +66,22 @@ class RemoteBroadcast:
         )
 
         def is_done(answer: ReadResponse) -> bool:
-            # The last one that was read comes first: each partition has its turn.
+            # The partition that was read last moves to the end of the order, so that partitions take turns.
             positions = positions_of(answer.positions)
             moved = [partition for partition in positions if positions[partition] != self._positions[partition]]
             rest = [partition for partition in positions if partition not in moved]
             self._positions = {partition: positions[partition] for partition in [*rest, *moved]}
-            # Partitions that were added are heard from their first message on.
+            # Partitions that were added since are read from their first message on.
             self._positions |= dict.fromkeys(range(len(positions), answer.partition_count), 0)
             request.positions = wire_positions(self._positions)
             return bool(answer.messages.records)
 
         try:
-            calls = self._topic.store.calls
-            # The broker looks through so many bytes at once; what passes the filter may lie behind them.
-            answer = yield from calls.waiting(
-                request, checked_wait_s(wait), is_done, repeat=same, is_more=lambda answer: answer.is_more
+            reads = self._topic.store.reads
+            # The broker searches a limited number of bytes per request. Messages that pass the filter may lie after
+            # them.
+            answer = yield from reads.waiting(
+                request, checked_wait_s(wait), is_done, is_more=lambda answer: answer.is_more
             )
         except FellBehind as error:
             self._positions[error.partition] = error.first

@@ -1,8 +1,7 @@
-"""Groups of a topic of a broker: what a member or a worker does, over the network."""
+"""Groups of a broker's topic: stream members and queue workers, over the network."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,10 +11,18 @@ from typing import Any, Final, Generic, Self, TypeVar, overload
 from warren.api.values import Where
 from warren.client.handle import Handle
 from warren.client.net.call_steps import Steps, run, stepwise
-from warren.client.net.session import retried
+from warren.client.read_serials import ReadSerials
 from warren.client.remote_view import RemoteTopicView
 from warren.clock import Duration, microseconds, seconds_of
-from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NotOwner, StoreClosed, WarrenError
+from warren.errors import (
+    BadInput,
+    GroupClosed,
+    LeaseLost,
+    MessageTooLarge,
+    NotOwner,
+    StoreClosed,
+    WarrenError,
+)
 from warren.limits import READ_LIMIT_DEFAULT
 from warren.message import Edge, Message, named
 from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
@@ -25,7 +32,6 @@ from warren.protocol.native_messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
     OpenGroupRequest,
-    ReadGroupRequest,
     ReadGroupResponse,
     RedriveRequest,
     SeeGroupResponse,
@@ -47,28 +53,28 @@ ITERATION_LIMIT: Final = 100
 
 
 def open_group(topic: T, name: str, mode: str, options: Mapping[str, Any]) -> StreamMember | QueueWorker[T]:
-    """Returns a member of the group `name` of a topic of a broker. Makes the group if there is none."""
+    """Returns a member of the group `name` of a broker's topic. Creates the group if it does not exist."""
     settings = group_options(options)
     return QueueWorker(topic, name, settings) if mode == "queue" else StreamMember(topic, name, mode, settings)
 
 
 def group_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a group in the form in which they are sent. Raises BadInput for an unknown one."""
+    """Returns the options of a group as they are sent. Raises BadInput for an unknown one."""
     GROUP_OPTIONS.check_names(options)
     return {option: setting_value(option, value) for option, value in options.items()}
 
 
-def group_description(topic: str, group: str, seen: SeeGroupResponse) -> GroupDescription:
+def group_description(topic: str, group: str, state: SeeGroupResponse) -> GroupDescription:
     """Returns a group as the broker describes it to a client that has not joined it."""
-    settings = GroupSettings(**settings_of(seen.settings))
-    following, ends, lag = positions_of(seen.positions), positions_of(seen.ends), positions_of(seen.lag)
+    settings = GroupSettings(**settings_of(state.settings))
+    following, ends, lag = positions_of(state.positions), positions_of(state.ends), positions_of(state.lag)
     is_stream = settings.mode == "stream"
     return GroupDescription(
         topic=topic,
         group=group,
         settings=settings,
-        members=list(seen.members) if is_stream else None,
-        leased=None if is_stream else seen.in_flight,
+        members=list(state.members) if is_stream else None,
+        leased=None if is_stream else state.in_flight,
         partitions=[
             GroupPartition(partition=number, next=following.get(number), end=end, behind=lag[number])
             for number, end in ends.items()
@@ -77,7 +83,7 @@ def group_description(topic: str, group: str, seen: SeeGroupResponse) -> GroupDe
 
 
 class RemoteMember:
-    """What members of groups of both modes have in common. Any thread may use them."""
+    """What members of stream groups and of queue groups share. Any thread may use them."""
 
     def __init__(self, topic: RemoteTopicView, name: str, mode: str, options: Mapping[str, Any]) -> None:
         self.topic, self.name = topic, name
@@ -102,7 +108,10 @@ class RemoteMember:
         return self.handle.call(DescribeGroupRequest(self.handle.number, is_dead_wanted))
 
     def lag(self) -> dict[int, int]:
-        """Returns, by partition, how many messages the group is not done with, with those that its filter omits."""
+        """Returns, by partition, how many messages the group has not finished.
+
+        Messages that its filter omits count too.
+        """
         return positions_of(self._described().lag)
 
     def close(self) -> None:
@@ -124,7 +133,9 @@ class RemoteMember:
 
 
 def _later(messages: Sequence[Message], more: Sequence[Message]) -> list[Message]:
-    """Returns those of `more` that follow on `messages`. A member that joined again in between gets some again."""
+    """Returns those of `more` that come after `messages`. A member that joined again may receive
+    some messages twice.
+    """
     last = {message.partition: message.number for message in messages}
     return [message for message in more if message.number > last.get(message.partition, -1)]
 
@@ -132,21 +143,24 @@ def _later(messages: Sequence[Message], more: Sequence[Message]) -> list[Message
 class StreamMember(RemoteMember):
     """A member of a stream group at a broker. Any thread may use it.
 
-    If all connections are lost, it joins again. The owner of each partition, this member or another, then reads again
-    what was read and not committed.
+    If all connections are lost, the member joins again. Messages that were read and not committed are then delivered
+    again, to this member or to the new owner of the partition.
     """
 
     def __init__(self, topic: RemoteTopicView, name: str, mode: str, options: Mapping[str, Any]) -> None:
         super().__init__(topic, name, mode, options)
-        self._serials = itertools.count()
+        self._serials = ReadSerials()
         self._mutex = threading.RLock()
         self._ahead: list[Message] = []
-        """What iterating has fetched and not given, the next one last."""
+        """Messages that iteration has fetched and not yet yielded, in reverse order."""
         self._deferred_error: MessageTooLarge | None = None
-        """An error that the last read met behind messages, which it gave instead."""
+        """The error that the last read met after some messages.
+
+        The read returned the messages; the next read raises this.
+        """
         self._owned: list[int] = []
         self._read_in: int | None = None
-        """How often the handle had been opened when something was read that is not committed."""
+        """The value of `openings` of the handle when the first uncommitted message was read."""
 
     # --- Reading ---
 
@@ -154,8 +168,8 @@ class StreamMember(RemoteMember):
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> Steps[list[Message]]:
         """Returns up to `limit` messages of the partitions that this member owns, ordered within each partition.
 
-        If there is none, waits up to `wait` seconds for one.
-        Raises MessageTooLarge if the next one fits into no answer of the broker: `seek` goes past it.
+        If there is none, waits up to `wait` seconds for one. Raises MessageTooLarge if the next message is too large
+        for any answer of the broker; `seek` skips it.
         """
         checked_limit(limit)
         wait_s = checked_wait_s(wait)
@@ -170,8 +184,8 @@ class StreamMember(RemoteMember):
             try:
                 more = yield from self._reading(limit - len(messages), 0.0 if messages else wait_s)
             except WarrenError as error:
-                # First what was read: the broker has moved past it. The next call meets the error again, but for one
-                # that the broker tells once as long as other partitions have messages.
+                # Messages that were read come first, because the broker has moved past them. The next call meets the
+                # error again, unless other partitions have messages: then the broker reports it only once.
                 if not messages:
                     raise
                 self._deferred_error = error if isinstance(error, MessageTooLarge) else None
@@ -182,18 +196,25 @@ class StreamMember(RemoteMember):
         return messages
 
     def _reading(self, limit: int, wait_s: float) -> Steps[list[Message]]:
-        request = ReadGroupRequest(self.handle.number, serial=next(self._serials), limit=limit)
-        answer = yield from self.handle.waiting(
-            request, wait_s, lambda answer: bool(answer.messages.records), repeat=retried
-        )
+        with self._serials.reading(self.handle.number, limit) as request:
+            answer = yield from self.handle.waiting(
+                request, wait_s, lambda answer: bool(answer.messages.records), repeat=self._serials.next_attempt
+            )
         self._owned = list(answer.owned)
         messages = self._messages(answer)
         if messages and self._read_in is None:
             self._read_in = self.handle.openings
         return messages
 
+    def _repeat_unanswered(self) -> None:
+        """Reads again what an answer that was lost may have had. Called before the broker's positions are used."""
+        while self._serials.has_unanswered:
+            messages = run(self._reading(ITERATION_LIMIT, 0.0))
+            with self._mutex:
+                self._ahead = messages[::-1] + self._ahead
+
     def __iter__(self) -> Iterator[Message]:
-        """Yields messages without end, until the member is closed. `commit` commits up to the last one yielded."""
+        """Yields messages until the member is closed. `commit` commits up to the last message that was yielded."""
         while not self._is_closed:
             with self._mutex:
                 message = self._ahead.pop() if self._ahead else None
@@ -208,38 +229,46 @@ class StreamMember(RemoteMember):
                 self._ahead = messages[::-1]
 
     def unread(self, messages: Sequence[Message]) -> None:
-        """Gives these messages, which the latest `read` returned, to the next `read` again."""
+        """Returns these messages, which came from the latest `read`, again in the next `read`."""
         with self._mutex:
             self._ahead += reversed(messages)
 
     # --- Committing and going elsewhere ---
 
     def delivered_ends(self) -> dict[int, int] | None:
-        """Returns, by partition, the number behind the last message that the caller got; None if it got all of them."""
+        """Returns, by partition, the number after the last message that the caller got; None if the caller got all of
+        them.
+        """
+        self._repeat_unanswered()
         with self._mutex:
             if not self._ahead:
                 return None
-            kept = {message.partition: message.number for message in self._ahead}
+            next_numbers = {message.partition: message.number for message in self._ahead}
         read = positions_of(self._described().read)
-        return {partition: kept.get(partition, number) for partition, number in read.items()}
+        return {partition: next_numbers.get(partition, number) for partition, number in read.items()}
 
     def commit(self, positions: Mapping[int, int] | None = None) -> dict[int, int]:
-        """Commits what was read, or what comes before `positions`. Returns, by partition, what was committed."""
+        """Commits everything that was read, or everything before `positions`.
+
+        Returns the committed position of each partition.
+        """
         self._check_open()
         ends = self.delivered_ends() if positions is None else positions
         positions_sent = None if ends is None else wire_positions(ends)
         request = CommitGroupRequest(handle=self.handle.number, positions=positions_sent)
-        done = positions_of(self.handle.call(request, repeat=None).positions)
+        committed = positions_of(self.handle.call(request, repeat=None).positions)
         self._read_in = None
-        return done
+        return committed
 
     def check_read(self) -> None:
-        """Raises NotOwner if this member has joined again since it read, because others may have read the same."""
+        """Raises NotOwner if this member has joined again since it read, because other members may have read the same
+        messages.
+        """
         if self._read_in not in (None, self.handle.openings):
             raise NotOwner(self.topic.name, self.name, self._owned)
 
     def claimed(self) -> None:
-        """Notes that what was read is part of a transaction."""
+        """Notes that the messages read so far are part of a transaction."""
         self._read_in = None
 
     def seek(self, to: Where, partition: int | None = None) -> dict[int, int]:
@@ -248,6 +277,7 @@ class StreamMember(RemoteMember):
         Returns the number by partition.
         """
         self._check_open()
+        self._repeat_unanswered()
         request = SeekGroupRequest(handle=self.handle.number, partition=ANY if partition is None else partition)
         if isinstance(to, Edge):
             request.to = to.value
@@ -264,9 +294,10 @@ class StreamMember(RemoteMember):
         return numbers
 
     def rewind(self) -> None:
-        """Moves back, so that what was read and not committed is read again."""
+        """Moves back to the committed positions, so that messages that were read and not committed are read again."""
         self._check_open()
         self.handle.call(SeekGroupRequest(handle=self.handle.number, to="rewind"), repeat=None)
+        self._serials.forget_unanswered()
         self._deferred_error = None
         self._read_in = None
         with self._mutex:
@@ -305,7 +336,7 @@ class StreamMember(RemoteMember):
 class QueueWorker(RemoteMember, Generic[T]):
     """A worker of a queue group at a broker. Any thread may use it.
 
-    What it took and has not settled is given to others when the client is closed or gone.
+    Messages that it took and has not settled go to other workers when the client closes or disappears.
     """
 
     def __init__(self, topic: T, name: str, options: Mapping[str, Any]) -> None:
@@ -320,13 +351,13 @@ class QueueWorker(RemoteMember, Generic[T]):
     def take(
         self, limit: int | None = None, wait: Duration = 0.0, *, renew: bool = True
     ) -> Steps[Message | list[Message] | None]:
-        """Leases a message, or up to `limit` of them. If there is none, waits up to `wait` seconds for one.
+        """Leases one message, or up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
         The leases are renewed while the caller refers to one of the messages and this worker is open, for up to
-        `renew_s_max` of the settings; with `renew=False` they run out after `lease_s`.
+        `renew_s_max` of the settings. With `renew=False` they end after `lease_s`.
 
-        Raises MessageTooLarge if a message fits into no answer of the broker: it is leased to this worker, which
-        settles it with `reject(error.message)` or `ack(error.message)`.
+        Raises MessageTooLarge if a message is too large for any answer of the broker. This worker then holds its lease
+        and settles it with `reject(error.message)` or `ack(error.message)`.
         """
         self._check_open()
         count = 1 if limit is None else checked_limit(limit)
@@ -361,7 +392,7 @@ class QueueWorker(RemoteMember, Generic[T]):
         return ()
 
     def __iter__(self) -> Iterator[Message]:
-        """Yields messages without end, until the group or its store is closed. The caller acknowledges each of them."""
+        """Yields messages until the group or its store is closed. The caller acknowledges each of them."""
         while not self._is_closed:
             try:
                 message = self.take(wait=ITERATION_WAIT_S)
@@ -371,7 +402,7 @@ class QueueWorker(RemoteMember, Generic[T]):
                 yield message
 
     def ack(self, message: Message) -> None:
-        """Marks the message as done, for good. Raises LeaseLost if this worker no longer holds its lease."""
+        """Marks the message as done, permanently. Raises LeaseLost if this worker no longer holds its lease."""
         self.ack_many((message,))
 
     def ack_many(self, messages: Sequence[Message]) -> None:
@@ -379,7 +410,10 @@ class QueueWorker(RemoteMember, Generic[T]):
         self._settle("ack", messages)
 
     def nack(self, message: Message, delay: Duration | None = None, reason: str = "") -> None:
-        """Gives a message that failed back. A worker gets it again after `delay` seconds, or the group's backoff."""
+        """Returns a message that failed to the group.
+
+        A worker gets it again after `delay` seconds, or after the group's backoff.
+        """
         self._settle("nack", (message,), ANY if delay is None else checked_delay_s(delay), reason)
 
     def reject(self, message: Message, reason: str = "") -> None:
@@ -387,11 +421,11 @@ class QueueWorker(RemoteMember, Generic[T]):
         self._settle("reject", (message,), reason=reason)
 
     def extend(self, message: Message, seconds: Duration) -> None:
-        """Lets the lease run out `seconds` from now. Raises LeaseLost if this worker no longer holds it."""
+        """Makes the lease end `seconds` from now. Raises LeaseLost if this worker no longer holds it."""
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
-        """Lets the leases of these messages run out `seconds` from now. The client renews them no more.
+        """Makes the leases of these messages end `seconds` from now. The client stops renewing them.
 
         Raises LeaseLost if this worker no longer holds some of them; the others are extended nevertheless.
         """
@@ -409,17 +443,17 @@ class QueueWorker(RemoteMember, Generic[T]):
 
     @property
     def dead(self) -> T:
-        """Returns the topic of the dead letters. Makes it if there is none."""
+        """Returns the topic of the dead letters. Creates it if it does not exist."""
         return self.topic.store.topic(self._described(is_dead_wanted=True).dead)
 
     def redrive(self, limit: int | None = None, *, numbers: Mapping[int, Sequence[int]] | None = None) -> int:
-        """Puts this group's dead letters, or up to `limit` more of them, back where they came from.
+        """Puts this group's dead letters, or up to `limit` more of them, back into their topics.
 
         Returns how many.
         """
         self._check_open()
         if limit is not None and numbers is not None:
-            raise BadInput("give either limit or numbers")
+            raise BadInput("pass either limit or numbers")
         if limit is not None:
             checked_limit(limit)
         places = [(partition, number) for partition, each in (numbers or {}).items() for number in each]
@@ -433,16 +467,16 @@ class QueueWorker(RemoteMember, Generic[T]):
         return self.handle.call(request, repeat=None).count
 
     def in_flight(self) -> int:
-        """Returns how many messages workers have: leased, or held by a transaction."""
+        """Returns how many messages are leased by workers or held by a transaction."""
         return self._described().in_flight
 
 
 def wire_leases(topic: RemoteTopicView, messages: Sequence[Message]) -> WireLeases:
-    """Returns the names of the messages as they are sent. Raises BadInput for a message of another topic."""
+    """Returns the leases of the messages as they are sent. Raises BadInput for a message of another topic."""
     message: Any
     for message in messages:
         if not isinstance(message, Message) or message.topic != topic.name:
-            raise BadInput(f"{message!r} is no message of topic {str(topic.name)!r}")
+            raise BadInput(f"{message!r} is not a message of topic {str(topic.name)!r}")
     return WireLeases(
         [message.partition for message in messages],
         [message.number for message in messages],

@@ -1,4 +1,4 @@
-"""Handle: an object that a client has open at the broker, and opens again if its connections were lost."""
+"""Handle: an object that a client has open at the broker, and that it opens again if its connections were lost."""
 
 from __future__ import annotations
 
@@ -17,22 +17,31 @@ R = TypeVar("R", bound=NativeResponse)
 
 
 class Handle(Generic[Opened]):
-    """One object at the broker that a client has open. Any thread may call.
+    """One object that a client has open at the broker. Any thread may call.
 
-    If the broker has closed it, because all connections of the client were lost, the next call opens it again. The
-    owner of the handle decides what that means for what was not committed. `Opened` is the answer to its opening.
+    If the broker has closed the object, because all connections of the client were lost, the next call opens it again.
+    The owner of the handle decides what then happens to uncommitted work. `Opened` is the type of the answer to the
+    opening.
     """
 
-    def __init__(self, calls: Calls, opening: Callable[[int], WireRequest[Opened]]) -> None:
-        """`opening` makes the request that opens the object by a number, which further requests name."""
-        self.calls, self.number = calls, calls.new_handle()
-        self._opening = opening(self.number)
-        self.openings = 0
-        """How often it was opened: what the broker knew of it before, it knows no more."""
-        self.opened = self._open()
+    def __init__(
+        self,
+        calls: Calls,
+        opening: Callable[[int], WireRequest[Opened]],
+        reopening: Callable[[int], WireRequest[Opened]] | None = None,
+    ) -> None:
+        """`opening` makes the request that opens the object under a given number. Further requests name that number.
 
-    def _open(self) -> Opened:
-        opened = self.calls.call(self._opening, repeat=same)
+        `reopening` makes the request that opens it again, if that is another one.
+        """
+        self.calls, self.number = calls, calls.new_handle()
+        self._reopening = (reopening or opening)(self.number)
+        self.openings = 0
+        """How often the object was opened. Each opening starts from a new state at the broker."""
+        self.opened = self._open(opening(self.number))
+
+    def _open(self, request: WireRequest[Opened]) -> Opened:
+        opened = self.calls.call(request, repeat=same)
         self.openings += 1
         return opened
 
@@ -48,7 +57,7 @@ class Handle(Generic[Opened]):
         *,
         repeat: Repeat | None = same,
     ) -> Steps[R]:
-        """Returns the steps of a call that names the handle, and waits at the broker."""
+        """Returns the steps of a call that names the handle and may wait at the broker."""
         return self._trying(lambda: self.calls.waiting(request, wait_s, is_done, repeat=repeat))
 
     def _trying(self, attempt: Callable[[], Steps[R]]) -> Steps[R]:
@@ -59,9 +68,12 @@ class Handle(Generic[Opened]):
             except NoSuchHandle:
                 if self.calls.clock.steady_s() >= deadline_s:
                     raise
-                self.opened = self._open()
+                self.opened = self._open(self._reopening)
 
     def close(self) -> None:
-        """Closes the handle at the broker. If the broker cannot be reached, it closes the handle with the session."""
+        """Closes the handle at the broker.
+
+        If the broker cannot be reached, it closes the handle when the session ends.
+        """
         with suppress(ConnectionLost, NoSuchHandle, StoreClosed):
             self.calls.call(CloseHandleRequest(self.number), repeat=same)

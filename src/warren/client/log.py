@@ -1,15 +1,15 @@
-"""RemoteLog: one partition of a topic of a broker, read and appended to as if it were here."""
+"""RemoteLog: one partition of a broker's topic, with the reading and appending methods of a local log."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 from warren.api.values import ColumnOptions, FieldOptions, MessageFields
 from warren.client.net.call_steps import Steps, run, stepwise
-from warren.client.net.session import same
 from warren.clock import Duration, microseconds, seconds_of
 from warren.errors import FellBehind, NumberRetired
 from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
@@ -37,22 +37,26 @@ if TYPE_CHECKING:
 
 BACKWARDS_STEP: Final = 256
 SCANS_AHEAD: Final = 3
-"""How many answers of a scan are under way at once."""
+"""How many requests of a scan are sent ahead."""
 SEND_AHEAD_S: Final = 0.001
-"""A call that may wait is sent before its answer is waited for."""
+"""A call that may wait is sent this early, before the client waits for its answer."""
 NO_END: Final = -1
 
 
 class ReadResult(NamedTuple):
-    """Messages, the number to go on from, and whether there is something from there on."""
+    """Messages, the number to continue from, and whether there are messages from that number on."""
 
     messages: list[Message]
     next_number: int
     is_more: bool
 
 
+def _is_past(number: int, answer: ScanResponse) -> bool:
+    return answer.next > number
+
+
 class RemoteLog:
-    """One partition. Any thread may use it. What it gives is what the log at the broker gives, at that moment."""
+    """One partition. Any thread may use it. Each result is what the log at the broker holds at that moment."""
 
     def __init__(self, topic: RemoteTopicView, partition: int) -> None:
         self._topic, self._partition = topic, partition
@@ -84,16 +88,16 @@ class RemoteLog:
 
     @property
     def first(self) -> int:
-        """Returns the number of the first message that retention has left."""
-        return self._shown().first
+        """Returns the number of the first message that retention has kept."""
+        return self._partition_state().first
 
     @property
     def end(self) -> int:
         """Returns the number that the next message will get."""
-        return self._shown().end
+        return self._partition_state().end
 
-    def _shown(self) -> OpenTopicResponsePartition:
-        return self._topic.shown().partitions[self._partition]
+    def _partition_state(self) -> OpenTopicResponsePartition:
+        return self._topic.current_state().partitions[self._partition]
 
     def at(self, number: int) -> Message | None:
         """Returns message `number`; None if it is past the end, or in a batch that cannot be read."""
@@ -112,7 +116,7 @@ class RemoteLog:
         while len(messages) < limit and (room is None or room > 0 or not messages):
             page = run(self._page(number, limit - len(messages), tag, 0.0, room))
             messages += page.messages
-            # The size of an answer is limited, so that a large read takes several.
+            # An answer has a limited size, so a large read needs several.
             if not page.is_more or (not page.messages and page.next_number == number):
                 break
             number = page.next_number
@@ -131,16 +135,16 @@ class RemoteLog:
         )
 
         def is_done(answer: ReadResponse) -> bool:
-            # The next request goes on behind the messages that did not pass the filter.
+            # The next request continues after the messages that did not pass the filter.
             request.positions = answer.positions
             return bool(answer.messages.records)
 
         def is_more(answer: ReadResponse) -> bool:
-            # The broker has searched as much as it does for one request.
+            # The broker has reached its search limit for one request.
             return answer.is_more and not answer.messages.records
 
         try:
-            answer = yield from self._topic.store.calls.waiting(request, wait_s, is_done, repeat=same, is_more=is_more)
+            answer = yield from self._topic.store.reads.waiting(request, wait_s, is_done, is_more=is_more)
         except FellBehind as error:
             raise NumberRetired(error.number, error.first) from error
         messages = messages_of(answer.messages, self._topic.name)
@@ -148,7 +152,10 @@ class RemoteLog:
 
     @stepwise
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Steps[Page]:
-        """Returns a page from `number` on. If it is empty, waits up to `wait` seconds for a message that passes."""
+        """Returns a page from `number` on.
+
+        If it is empty, waits up to `wait` seconds for a message that passes the filter.
+        """
         answer = yield from self._page(
             number, limit, None if tag is None else tag.text, min(seconds_of(wait), WAIT_S_MAX)
         )
@@ -160,27 +167,30 @@ class RemoteLog:
 
     def backwards(self, number: int | None = None) -> Iterator[Message]:
         """Yields messages from `number`, or from the last one if no number is given, down to the first."""
-        shown = self._shown()
-        if number is not None and number < shown.first:
-            raise NumberRetired(number, shown.first)
-        following = shown.end - 1 if number is None else number
-        while following >= shown.first:
+        part = self._partition_state()
+        if number is not None and number < part.first:
+            raise NumberRetired(number, part.first)
+        following = part.end - 1 if number is None else number
+        while following >= part.first:
             request = ReadRequest(
                 topic=str(self._topic.name),
                 positions=[WirePosition(self._partition, following)],
                 limit=BACKWARDS_STEP,
                 is_backwards=True,
             )
-            answer = self._topic.store.calls.call(request, repeat=same)
+            answer = run(self._topic.store.reads.calling(request, partial(self._is_below, following)))
             yield from messages_of(answer.messages, self._topic.name)
             following = positions_of(answer.positions)[self._partition]
+
+    def _is_below(self, number: int, answer: ReadResponse) -> bool:
+        return positions_of(answer.positions)[self._partition] < number
 
     def last(self, count: int = 1) -> list[Message]:
         """Returns the last `count` messages, in order."""
         if count <= 0:
             return []
-        shown = self._shown()
-        return self.read(max(shown.first, shown.end - count), limit=count)
+        part = self._partition_state()
+        return self.read(max(part.first, part.end - count), limit=count)
 
     def find_time(self, when: datetime | float | int) -> int:
         """Returns the number of the first message at or after `when`; `end` if there is none."""
@@ -199,9 +209,9 @@ class RemoteLog:
         skips: bool = False,
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yields the messages from `start` up to `end`, from `since` up to `until`, that pass the filter, as Arrow."""
-        shown = self._shown()
-        start = shown.first if start is None else start
-        end = shown.end if end is None else min(end, shown.end)
+        part = self._partition_state()
+        start = part.first if start is None else start
+        end = part.end if end is None else min(end, part.end)
         if since is not None:
             start = max(start, self.find_time(since))
         if until is not None:
@@ -216,20 +226,20 @@ class RemoteLog:
     def _scanned(
         self, start: int, end: int, request: Callable[[int, int], ScanRequest]
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Yields the batches of each answer. While the caller uses one, the broker makes the next answers.
+        """Yields the batches of each answer. While the caller uses one batch, the broker prepares the next answers.
 
-        Each of those is asked for as many numbers as the last answer had.
+        Each further request covers as many numbers as the last answer contained.
         """
         import pyarrow
 
-        calls, following, count = self._topic.store.calls, start, end - start
+        reads, following, count = self._topic.store.reads, start, end - start
         requests: deque[tuple[int, int, Steps[ScanResponse]]] = deque()
 
         def ask() -> None:
             nonlocal following
             while following < end and len(requests) < SCANS_AHEAD:
                 stop = min(end, following + count)
-                steps = calls.calling(request(following, stop), wait_s=SEND_AHEAD_S, repeat=same)
+                steps = reads.calling(request(following, stop), partial(_is_past, following), wait_s=SEND_AHEAD_S)
                 next(steps)
                 requests.append((following, stop, steps))
                 following = stop
@@ -248,8 +258,10 @@ class RemoteLog:
                     yield from pyarrow.ipc.open_stream(aligned_buffer(answer.arrow))
                 if answer.next >= stop:
                     break
-                # Larger messages than before: what did not fit comes before what was asked for already.
-                answer = calls.call(request(answer.next, stop), repeat=same)
+                # The messages are larger than before: the part that did not fit comes before the parts that were
+                # requested already.
+                rest = reads.calling(request(answer.next, stop), partial(_is_past, answer.next))
+                answer = run(rest)
 
     def __repr__(self) -> str:
         return f"<RemoteLog {self._partition} of {self._topic.name} at {self._topic.store.calls.address}>"

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CHANGES: Final = frozenset(("put", "get", "done", "back", "skip"))
-"""What must not be done twice."""
+"""Actions that must not be carried out twice."""
 
 
 class RemoteQueue(Generic[T]):
     """A queue in the store of a broker. Any thread may put and get.
 
-    An item is in the queue when `put` returns, and out of it, for good, when the broker has given it to a client. If
-    that client or the broker dies at that moment, the item is lost. Use a queue group if it must not be.
+    An item is in the queue when `put` returns. It is out of the queue, permanently, when the broker has handed it to a
+    client. If that client or the broker dies at that moment, the item is lost. Use a queue group if no item may be
+    lost.
     """
 
     def __init__(
@@ -42,7 +43,12 @@ class RemoteQueue(Generic[T]):
         self.name, self.maxsize = name, checked_count("maxsize", maxsize, -math.inf, math.inf)
         self._codec = codec
         sent = wire_settings(settings)
-        self._handle = Handle(store.calls, lambda number: OpenQueueRequest(number, name, maxsize, sent))
+        self._handle = Handle(
+            store.calls,
+            lambda number: OpenQueueRequest(number, name, maxsize, sent),
+            # A queue that was deleted while the connections were lost is not created again.
+            lambda number: OpenQueueRequest(number, name, maxsize, must_exist=True),
+        )
 
     def _using(
         self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: Duration | None = None, number: int = ANY
@@ -62,7 +68,7 @@ class RemoteQueue(Generic[T]):
     ) -> None:
         """Adds an item. If the queue is full, waits for room, and raises Full if there is none in time.
 
-        With a `delay` in seconds the item can be got that much later at the earliest. It counts in `qsize` from now on.
+        With a `delay`, the item can be got that many seconds later at the earliest. It counts in `qsize` immediately.
         """
         if not self.offer(item, self._wait_s(block, timeout), delay):
             raise Full
@@ -82,7 +88,8 @@ class RemoteQueue(Generic[T]):
     def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
 
-        Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue; `skip` removes it.
+        Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue until `skip` removes
+        it.
         """
         item = self.poll(self._wait_s(block, timeout))
         if item is None:
@@ -98,7 +105,8 @@ class RemoteQueue(Generic[T]):
         try:
             return (read_item(self._codec, self.name, answer.item, answer.count),)
         except UnreadableItem as error:
-            # Only the client can read items, so the broker has removed this one before it was known to be unreadable.
+            # Only the client can decode items, so the broker had removed this one before anyone could know that it is
+            # unreadable.
             returned = yield from self._using("back", number=answer.count)
             error.number = returned.count
             raise
@@ -116,11 +124,11 @@ class RemoteQueue(Generic[T]):
     # --- Tasks ---
 
     def task_done(self) -> None:
-        """Marks an item that was got as done. Raises ValueError if this client has got none that is not done."""
+        """Marks one item that this client got as done. Raises ValueError if no such item is left."""
         run(self._using("done"))
 
     def join(self, timeout: Duration | None = None) -> bool:
-        """Waits until every item was got and is done, by any client. Returns whether that was so in time."""
+        """Waits until every item was got and marked as done, by any client. Returns whether that happened in time."""
         return self.finish(self._wait_s(True, timeout))
 
     @stepwise

@@ -1,4 +1,6 @@
-"""RemoteStoreView and RemoteTopicView: what logs, groups and transactions of a client use of its store and topics."""
+"""RemoteStoreView and RemoteTopicView: the parts of a client's store and topics that its logs, groups and transactions
+use.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from warren.api.values import FieldOptions
 if TYPE_CHECKING:
     import pyarrow
 
+    from warren.client.net.rack_reads import RackReads
     from warren.client.net.session import Calls
     from warren.message import Origin
     from warren.protocol.native_messages import OpenTopicResponse
@@ -21,10 +24,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class RemoteStoreView(Protocol[T_co]):
-    """A store of a broker, whose topics are of type T_co."""
+    """A broker's store, whose topics are of type T_co."""
 
     @property
     def calls(self) -> Calls: ...
+
+    @property
+    def reads(self) -> RackReads: ...
 
     @property
     def renewals(self) -> Renewals: ...
@@ -46,7 +52,7 @@ class RemoteStoreView(Protocol[T_co]):
 
 
 class RemoteTopicView(Protocol):
-    """A topic of a broker."""
+    """A broker's topic."""
 
     @property
     def name(self) -> Origin: ...
@@ -54,7 +60,7 @@ class RemoteTopicView(Protocol):
     @property
     def store(self) -> RemoteStoreView[Self]: ...
 
-    def shown(self, *, is_described: bool = False) -> OpenTopicResponse: ...
+    def current_state(self, *, is_described: bool = False) -> OpenTopicResponse: ...
 
     def partition(self, number: int) -> object: ...
 

@@ -1,4 +1,4 @@
-"""RemoteStore: a store behind a broker; what `warren.connect` gives."""
+"""RemoteStore: a store behind a broker; `warren.connect` returns one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from warren.api.values import BatchingOptions
-from warren.client.net.login import Login
+from warren.client.net.rack_reads import RackReads
 from warren.client.net.session import CLIENT_TIMEOUT_S_DEFAULT, Calls, same
 from warren.client.queue import RemoteQueue
 from warren.client.topic import RemoteTopic
@@ -18,6 +18,7 @@ from warren.client.transaction import RemoteProducer, RemoteTransaction
 from warren.clock import Duration, seconds_of
 from warren.errors import BadInput, NoSuchTopic
 from warren.limits import TRANSACTION_TIMEOUT_S_DEFAULT
+from warren.protocol.login import Login
 from warren.protocol.native.calls import ANY, settings_of, wire_settings
 from warren.protocol.native_messages import (
     CommitBatchRequest,
@@ -39,13 +40,14 @@ from warren.transaction.states import State
 
 
 class RemoteStore:
-    """A store behind a broker, with the methods of one that is here. Any thread may use it.
+    """A store behind a broker, with the methods of an embedded store. Any thread may use it.
 
-    What it has open at the broker, groups and transactions among it, is closed with it, and when its connections end.
+    Objects that it has open at the broker, such as groups and transactions, are closed with it, or when its connections
+    end.
     """
 
-    def __init__(self, calls: Calls) -> None:
-        self.calls = calls
+    def __init__(self, calls: Calls, reads: RackReads | None = None) -> None:
+        self.calls, self.reads = calls, reads or RackReads(calls)
         self._mutex = threading.Lock()
         self._topics: dict[str, RemoteTopic] = {}
         self.renewals = Renewals(calls.clock, threaded=True)
@@ -64,9 +66,9 @@ class RemoteStore:
     # --- Topics ---
 
     def topic(self, name: str, partitions: int | None = None, **settings: Any) -> RemoteTopic:
-        """Returns the topic `name`. Makes it if there is none, with one partition unless another number is given.
+        """Returns the topic `name`. Creates it if it does not exist, with one partition unless another number is given.
 
-        Raises SettingsDiffer if it exists and has other settings than those given.
+        Raises SettingsDiffer if it exists with settings other than those given.
         """
         TOPIC_SETTINGS.check_names(settings)
         chosen = settings if partitions is None else {"partitions": partitions, **settings}
@@ -78,13 +80,13 @@ class RemoteStore:
 
     def _opened(self, name: str, *, must_exist: bool, settings: dict[str, Any]) -> RemoteTopic:
         request = OpenTopicRequest(name, must_exist, settings=wire_settings(settings))
-        shown = self.calls.call(request, repeat=same)
+        opened = self.calls.call(request, repeat=same)
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None:
-                topic = self._topics[name] = RemoteTopic(self, name, shown)
+                topic = self._topics[name] = RemoteTopic(self, name, opened)
             else:
-                topic.take_settings(settings_of(shown.settings))
+                topic.take_settings(settings_of(opened.settings))
             return topic
 
     def has_topic(self, name: str) -> bool:
@@ -108,8 +110,9 @@ class RemoteStore:
         return self.existing_topic(name).configure(**changes)
 
     def delete_topic(self, name: str) -> None:
-        """Removes a topic for all clients, with its messages, its groups and the delayed messages parked for it."""
+        """Removes a topic for all clients, with its messages, its groups and its parked messages."""
         self.calls.call(DeleteTopicRequest(topic=checked_name("topic", name)))
+        self.reads.forget(name)
         with self._mutex:
             self._topics.pop(name, None)
 
@@ -141,10 +144,10 @@ class RemoteStore:
         id: str | None = None,
         prepared_timeout: Duration | None = None,
     ) -> RemoteTransaction:
-        """Returns a new transaction: what is put to it happens when it is committed, all of it or nothing.
+        """Returns a new transaction. Its puts happen together when it is committed, or not at all.
 
-        The broker aborts it if it is still open after `timeout` seconds, or if this client is gone. Once prepared, it
-        waits for a decision, for `prepared_timeout` seconds or, without them, for ever.
+        The broker aborts it if it is still open after `timeout` seconds, or if this client disappears. Once prepared,
+        it waits for a decision: for `prepared_timeout` seconds, or without a limit if that is None.
         """
         return RemoteTransaction(self, timeout, id, prepared_timeout)
 
@@ -157,7 +160,7 @@ class RemoteStore:
         return self._decide(id, "abort")
 
     def transaction_state(self, id: str) -> State:
-        """Returns the state of a transaction; "unknown" if there is none, or it ended long ago."""
+        """Returns the state of a transaction; "unknown" if it never existed or ended long ago."""
         return self._decide(id, "state")
 
     def _decide(self, id: str, action: str) -> State:
@@ -165,7 +168,7 @@ class RemoteStore:
         return State(self.calls.call(request, repeat=same).state)
 
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
-        """Commits prepared transactions together, as what `application` did to reach `version`. Returns "done"."""
+        """Commits prepared transactions together, as the step of `application` to `version`. Returns "done"."""
         request = CommitBatchRequest(checked_application(application), checked_version(version), checked_ids(ids))
         return State(self.calls.call(request, repeat=same).state)
 
@@ -190,12 +193,12 @@ class RemoteStore:
         return self.calls.call(RecoverRequest("last_failure"), repeat=same).failure
 
     def recover(self) -> list[Prepared]:
-        """Finishes what was left unfinished. Returns the transactions that wait for a decision, the oldest first."""
+        """Finishes transactions that were interrupted. Returns those that wait for a decision, the oldest first."""
         prepared = self.calls.call(RecoverRequest("recover"), repeat=same).prepared
         return [Prepared(**fields_of(each)) for each in prepared]
 
     def producer(self, name: str) -> RemoteProducer:
-        """Returns the producer `name`, which numbers its puts. Raises ProducerBusy if it is open anywhere."""
+        """Returns the producer `name`, which numbers its puts. Raises ProducerBusy if it is open anywhere else."""
         return RemoteProducer(self, name)
 
     # --- Ending ---
@@ -203,6 +206,7 @@ class RemoteStore:
     def close(self) -> None:
         """Closes what is open at the broker, and the connections. Closing twice does no harm."""
         self.renewals.stop()
+        self.reads.close()
         self.calls.close()
 
     def __enter__(self) -> Self:
@@ -214,7 +218,8 @@ class RemoteStore:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<RemoteStore {self.calls.address}{' closed' if self.is_closed else ''}>"
+        reads = "" if self.reads.address == self.calls.address else f", reads at {self.reads.address}"
+        return f"<RemoteStore {self.calls.address}{reads}{' closed' if self.is_closed else ''}>"
 
 
 def connect(
@@ -229,14 +234,16 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     mechanism: str | None = None,
+    rack: str | None = None,
 ) -> RemoteStore:
     """Returns a client that has reached its broker. `warren.connect` explains the options and errors."""
     if (user is None) != (password is None) or (user is None and mechanism is not None):
-        raise BadInput("give both user and password, or neither")
+        raise BadInput("pass both user and password, or neither")
     login = None if user is None or password is None else Login(user, password, mechanism)
     context = tls_context(tls, ca, certificate, key)
     timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout is None else seconds_of(timeout)
-    store = RemoteStore(Calls(address, timeout_s=timeout_s, first_wait_s=seconds_of(wait), tls=context, login=login))
+    calls = Calls(address, timeout_s=timeout_s, first_wait_s=seconds_of(wait), tls=context, login=login)
+    store = RemoteStore(calls, RackReads(calls, rack))
     try:
         store.topics()
     except BaseException:

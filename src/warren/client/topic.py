@@ -1,4 +1,4 @@
-"""RemoteTopic: a topic of a broker, with the methods of a topic of an embedded store."""
+"""RemoteTopic: a broker's topic, with the methods of a topic of an embedded store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from warren.errors import BadInput, NoSuchPartition
 from warren.limits import GROUP_NAME_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.protocol.native.append import SINGLE_BODY_SIZE_MAX
-from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
+from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_settings
 from warren.protocol.native.records import messages_of, wire_record
 from warren.protocol.native_messages import (
     AppendRequest,
@@ -48,6 +48,7 @@ from warren.protocol.native_messages import (
     RetireTopicRequest,
     SeeGroupRequest,
     SeeGroupResponse,
+    WirePosition,
 )
 from warren.queue.delay.handles import Delayed, Scheduled, due_time, parse_handle_id
 from warren.queue.group_description import GroupDescription
@@ -77,57 +78,55 @@ if TYPE_CHECKING:
 class RemoteTopic:
     """One topic of a broker. Any thread may use it.
 
-    Messages are packed here, checked and stamped there. A put that is repeated because its answer was lost is written
-    once: its records carry a marker of this put alone.
+    The client packs messages; the broker checks and stamps them. If the client repeats a put because the answer was
+    lost, the broker writes it once: the records carry a marker that only this put has.
     """
 
-    def __init__(self, store: RemoteStoreView[RemoteTopic], name: str, shown: OpenTopicResponse) -> None:
+    def __init__(self, store: RemoteStoreView[RemoteTopic], name: str, state: OpenTopicResponse) -> None:
         self.store = store
         self.name = Origin(name)
         self.name.answer = functools.partial(answer, self)
         self._turn = itertools.count(store.calls.clock.now_ns() // 1000)
         self._ends: dict[int, int] = {}
-        self.take_settings(settings_of(shown.settings))
-        self._note(shown)
+        self.take_settings(settings_of(state.settings))
+        self._note(state)
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
-        """Applies the settings that the broker has for the topic."""
-        known = {name: value for name, value in settings.items() if name in TOPIC_SETTINGS}
-        self.settings = TopicSettings(**known)
-        self._partition_count = self.settings.partitions
+        """Applies the settings that the broker reports for the topic."""
+        topic_settings = {name: value for name, value in settings.items() if name in TOPIC_SETTINGS}
+        self.settings = TopicSettings(**topic_settings)
+        self.partition_count = self.settings.partitions
         self._size_max = self.settings.message_size_max
         self._compression = compression_code(self.settings.compression)
-        # Packed as batches for any topic: a log without batches takes them apart.
+        # Messages are packed as batches for any topic. The broker unpacks them if the log has no batches.
         self._record_size_max = record_size_max(FORMATS[VERSION_DEFAULT], self.settings.block_size)
 
-    def _note(self, shown: OpenTopicResponse) -> None:
-        self._ends.update({part.partition: part.end for part in shown.partitions})
+    def _note(self, state: OpenTopicResponse) -> None:
+        ends = {part.partition: part.end for part in state.partitions}
+        self._ends.update(ends)
+        self.store.reads.note(str(self.name), ends)
 
-    def shown(self, *, is_described: bool = False) -> OpenTopicResponse:
-        """Returns the broker's present answer for the topic. Raises NoSuchTopic if the topic was deleted."""
+    def current_state(self, *, is_described: bool = False) -> OpenTopicResponse:
+        """Returns the broker's current answer for the topic. Raises NoSuchTopic if the topic was deleted."""
         request = OpenTopicRequest(str(self.name), must_exist=True, is_described=is_described)
-        shown = self.store.calls.call(request, repeat=same)
-        self.take_settings(settings_of(shown.settings))
-        self._note(shown)
-        return shown
+        state = self.store.calls.call(request, repeat=same)
+        self.take_settings(settings_of(state.settings))
+        self._note(state)
+        return state
 
     # --- Its partitions ---
 
     @property
-    def partition_count(self) -> int:
-        return self._partition_count
-
-    @property
     def logs(self) -> Sequence[RemoteLog]:
         """Returns the log of each partition."""
-        return [RemoteLog(self, number) for number in range(self._partition_count)]
+        return [RemoteLog(self, number) for number in range(self.partition_count)]
 
     def partition(self, number: int) -> RemoteLog:
         """Returns the log of one partition, with `at`, `read`, `backwards`, `find_time`, `scan` and more."""
-        if number not in range(self._partition_count):
-            self.shown()
-        if number not in range(self._partition_count):
-            raise NoSuchPartition(self.name, number, self._partition_count)
+        if number not in range(self.partition_count):
+            self.current_state()
+        if number not in range(self.partition_count):
+            raise NoSuchPartition(self.name, number, self.partition_count)
         return RemoteLog(self, number)
 
     # --- Putting ---
@@ -157,7 +156,7 @@ class RemoteTopic:
     ) -> TopicReceipt | Delayed:
         """Puts one message, and returns its receipt when it is as durable as the topic's settings say.
 
-        With a `delay` in seconds, or a time to `deliver_at`, it is parked until then; the handle that is returned can
+        With a `delay` in seconds, or a time `deliver_at`, the message is parked until then. The returned handle can
         cancel it.
         """
         fields = MessageFields(**options)
@@ -165,12 +164,13 @@ class RemoteTopic:
             fields = fields._replace(headers=reply_headers(fields.headers, reply_to))
         if type(body) is not bytes:
             check_body(body)
-        check_size("body", len(body), self._size_max)
+        if len(body) > self._size_max:
+            check_size("body", len(body), self._size_max)
         if delay is not None or deliver_at is not None:
             return self._park(single_batch(body, fields), "", partition, due_of(delay, deliver_at))[0]
         key, tag, headers, id, corr_offset = fields
         number = self.route(key) if partition is None else partition
-        if not 0 <= number < self._partition_count:
+        if not 0 <= number < self.partition_count:
             self._check_partition(number)
         marker = self.store.calls.new_marker()
         is_plain = key is None and not (headers or id or self._compression) and corr_offset == NO_CORR_OFFSET
@@ -178,7 +178,8 @@ class RemoteTopic:
             packed = pack_plain_batch(body, tag, marker)
         else:
             (packed,) = self._pack(single_batch(body, fields._replace(tag="")), tag, marker)
-        answer = self._append([(number, packed)], marker, is_receipt_wanted=True)
+        since = WirePosition(number, self._ends.get(number, 0))
+        answer = self._send(AppendRequest(self.name, marker, False, True, (since,), (wire_record(number, packed),)))
         return TopicReceipt(self.name, number, answer.positions[0].number, answer.offset, answer.timestamp, id)
 
     @overload
@@ -217,17 +218,17 @@ class RemoteTopic:
         self.check_bodies(bodies)
         if delay is not None or deliver_at is not None:
             return self._park(batch, tag, partition, due_of(delay, deliver_at)) if bodies else []
-        keyless = self._next() if partition is None else partition
+        keyless = self.route(None) if partition is None else partition
         self._check_partition(keyless)
         if not bodies:
             return Places(keyless, range(0))
-        if batch.keys is None or partition is not None or self._partition_count == 1:
+        if batch.keys is None or partition is not None or self.partition_count == 1:
             first = self.append({keyless: batch}, tag)[keyless]
             return Places(keyless, range(first, first + len(bodies)))
         return self._put_by_key(batch, tag, keyless)
 
     def _put_by_key(self, batch: Batch, tag: str, keyless: int) -> list[Place]:
-        parts = split_by_partition(batch, self._partition_count, keyless)
+        parts = split_by_partition(batch, self.partition_count, keyless)
         places = [Place(-1, -1)] * len(batch.bodies)
         firsts = self.append({part.partition: part.batch for part in parts}, tag)
         for part in parts:
@@ -236,15 +237,15 @@ class RemoteTopic:
         return places
 
     def append(self, parts: Mapping[int, Batch], tag: str) -> dict[int, int]:
-        """Appends a batch to each of some partitions. Returns the number of the first message in each."""
+        """Appends one batch to each of several partitions. Returns the number of the first message in each."""
         if tag and any(batch.tags is not None for batch in parts.values()):
-            raise BadInput("give either tag, for all, or tags, one for each")
+            raise BadInput("pass either tag, for all messages, or tags, one for each")
         marker = self.store.calls.new_marker()
         records = [(number, packed) for number, batch in parts.items() for packed in self._pack(batch, tag, marker)]
         return positions_of(self._append(records, marker).positions)
 
     def append_arrow(self, partition: int, batch: pyarrow.RecordBatch) -> int:
-        """Appends the rows of an Arrow record batch. Returns the number of the first."""
+        """Appends the rows of an Arrow record batch. Returns the number of the first row."""
         from warren.storage.arrow.arrow_packing import pack_arrow
 
         marker = self.store.calls.new_marker()
@@ -256,21 +257,22 @@ class RemoteTopic:
         batch.check()
         return list(pack_batch(batch, tag, self._compression, self._record_size_max, marker))
 
-    def _append(
-        self, records: Sequence[tuple[int, Packed]], marker: bytes, *, is_receipt_wanted: bool = False
-    ) -> AppendResponse:
-        """Sends records to the broker, again if the answer is lost, and returns the answer.
-
-        A receipt is asked for with a single message.
-        """
-        since = wire_positions({number: self._ends.get(number, 0) for number, _ in records})
+    def _append(self, records: Sequence[tuple[int, Packed]], marker: bytes) -> AppendResponse:
+        """Sends records to the broker, and returns the answer, which names the first number in each partition."""
+        partitions = dict.fromkeys(number for number, _ in records)
+        since = [WirePosition(number, self._ends.get(number, 0)) for number in partitions]
         sent = [wire_record(number, packed) for number, packed in records]
-        request = AppendRequest(self.name, marker, False, is_receipt_wanted, since, sent)
+        return self._send(AppendRequest(self.name, marker, False, False, since, sent))
+
+    def _send(self, request: AppendRequest) -> AppendResponse:
+        """Sends an append, again if the answer is lost. Notes how far the partitions reach now, and how many exist."""
         answer = self.store.calls.call(request, repeat=retried)
         for position in answer.positions:
             self._ends[position.partition] = position.number
-        if answer.partition_count > self._partition_count:
-            self._partition_count = answer.partition_count
+        if self.store.reads.has_rack:
+            self.store.reads.note_put(request, answer)
+        if answer.partition_count > self.partition_count:
+            self.partition_count = answer.partition_count
         return answer
 
     # --- What is parked ---
@@ -293,20 +295,20 @@ class RemoteTopic:
         return self._scheduled(limit)
 
     def _scheduled(self, limit: int | None) -> Iterator[Scheduled]:
-        after, left = "", limit
-        while left is None or left > 0:
-            count = READ_LIMIT_DEFAULT if left is None else min(left, READ_LIMIT_DEFAULT)
+        after, remaining = "", limit
+        while remaining is None or remaining > 0:
+            count = READ_LIMIT_DEFAULT if remaining is None else min(remaining, READ_LIMIT_DEFAULT)
             answer = self.store.calls.call(ListParkedRequest(str(self.name), after, count), repeat=same)
             yield from map(_parked, answer.parked, messages_of(answer.messages, self.name))
             if not answer.parked:
                 return
             after = answer.parked[-1].id
-            left = None if left is None else left - len(answer.parked)
+            remaining = None if remaining is None else remaining - len(answer.parked)
 
     def cancel(self, handle_id: str) -> bool:
         """Cancels a delayed message by the id of its handle.
 
-        Returns True if it will never be delivered, False if it is too late.
+        Returns True if it will never be delivered, False if it was delivered already.
         """
         parse_handle_id(handle_id)
         request = CancelParkedRequest(topic=str(self.name), id=handle_id)
@@ -317,18 +319,15 @@ class RemoteTopic:
         check_sizes(bodies, self._size_max)
 
     def _check_partition(self, number: int) -> None:
-        if number not in range(self._partition_count):
+        if number not in range(self.partition_count):
             self.partition(number)
-
-    def _next(self) -> int:
-        return next(self._turn) % self._partition_count
 
     def route(self, key: bytes | None) -> int:
         """Returns the partition of a message with this key. Without a key, partitions take turns."""
         if key is None:
-            return self._next()
+            return next(self._turn) % self.partition_count
         try:
-            return partition_of(key, self._partition_count)
+            return partition_of(key, self.partition_count)
         except TypeError as error:
             raise BadInput(f"a key is bytes, not {type(key).__name__}") from error
 
@@ -341,7 +340,7 @@ class RemoteTopic:
         tag: str = "",
         headers: Mapping[str, bytes] | None = None,
     ) -> Message:
-        """Puts a message, waits until a consumer of it answers with `message.reply`, and returns the answer."""
+        """Puts a message, waits until a consumer answers it with `message.reply`, and returns the answer."""
         return request(self, body, timeout, key, tag, headers)
 
     # --- Reading by place and time ---
@@ -365,7 +364,7 @@ class RemoteTopic:
     ) -> Iterator[Message]:
         firsts = self.find_time(microseconds(start))
         if end is None:
-            ends = {part.partition: part.end for part in self.shown().partitions}
+            ends = {part.partition: part.end for part in self.current_state().partitions}
         else:
             ends = self.find_time(microseconds(end))
         ranges = [Range(self.partition(number), first, ends[number]) for number, first in firsts.items()]
@@ -374,7 +373,9 @@ class RemoteTopic:
     def find_time(self, time_us: int) -> dict[int, int]:
         """Returns, by partition, the number of the first message at or after a time."""
         request = FindTimeRequest(str(self.name), time_us)
-        return positions_of(self.store.calls.call(request, repeat=same).positions)
+        numbers = positions_of(self.store.calls.call(request, repeat=same).positions)
+        self.store.reads.note(str(self.name), numbers)
+        return numbers
 
     # --- Consuming ---
 
@@ -389,7 +390,10 @@ class RemoteTopic:
     def group(
         self, name: str, *, mode: Literal["stream", "queue"] = "stream", **options: Unpack[GroupOptions]
     ) -> StreamMember | QueueWorker[RemoteTopic]:
-        """Returns a member of the group `name`, which is made if it does not exist. Members share its messages."""
+        """Returns a member of the group `name`. Creates the group if it does not exist.
+
+        Its members share its messages.
+        """
         return open_group(self, name, mode, options)
 
     def broadcast(
@@ -400,13 +404,13 @@ class RemoteTopic:
 
     def group_settings(self, name: str) -> GroupSettings:
         """Returns the settings of a group. Raises NoSuchGroup if it does not exist."""
-        return GroupSettings(**settings_of(self._seen(name).settings))
+        return GroupSettings(**settings_of(self._group_state(name).settings))
 
     def configure_group(self, name: str, **changes: Unpack[GroupOptions]) -> GroupSettings:
-        """Changes settings of a group, for every client, and returns those it has now.
+        """Changes settings of a group, for every client, and returns its new settings.
 
-        Members of a stream group that are at work see the change soon, those of a queue group when they open the group
-        next. Raises NoSuchGroup if there is none.
+        Running members of a stream group apply the change soon; those of a queue group when they next open the group.
+        Raises NoSuchGroup if the group does not exist.
         """
         checked_name("group", name, GROUP_NAME_SIZE_MAX)
         request = ConfigureGroupRequest(str(self.name), name, wire_settings(group_options(changes)))
@@ -414,15 +418,17 @@ class RemoteTopic:
         return GroupSettings(**settings_of(answer.settings))
 
     def describe_group(self, name: str) -> GroupDescription:
-        """Returns how far a group has come, without joining it. Raises NoSuchGroup if it does not exist."""
-        return group_description(str(self.name), name, self._seen(name, is_described=True))
+        """Returns the progress of a group, without joining it. Raises NoSuchGroup if it does not exist."""
+        return group_description(str(self.name), name, self._group_state(name, is_described=True))
 
     def put_back(self, group: str) -> list[PutBackPart]:
         """Returns which dead letters of a group were put back, by partition of the dead-letter topic."""
-        parts = self._seen(group, is_put_back_wanted=True).put_back
+        parts = self._group_state(group, is_put_back_wanted=True).put_back
         return [PutBackPart(part.partition, part.start, list(part.numbers)) for part in parts]
 
-    def _seen(self, group: str, *, is_described: bool = False, is_put_back_wanted: bool = False) -> SeeGroupResponse:
+    def _group_state(
+        self, group: str, *, is_described: bool = False, is_put_back_wanted: bool = False
+    ) -> SeeGroupResponse:
         checked_name("group", group, GROUP_NAME_SIZE_MAX)
         request = SeeGroupRequest(str(self.name), group, is_described, is_put_back_wanted)
         return self.store.calls.call(request, repeat=same)
@@ -446,21 +452,21 @@ class RemoteTopic:
 
     def groups(self) -> list[str]:
         """Returns the names of the groups, sorted."""
-        return list(self.shown(is_described=True).groups)
+        return list(self.current_state(is_described=True).groups)
 
     def describe(self) -> TopicDescription:
-        """Returns the present settings, partitions and groups of the topic, without reading a message."""
-        shown = self.shown(is_described=True)
+        """Returns the current settings, partitions and groups of the topic, without reading a message."""
+        state = self.current_state(is_described=True)
         return TopicDescription(
             topic=str(self.name),
             settings=self.settings,
-            partitions=[_described(part) for part in shown.partitions],
-            groups=list(shown.groups),
+            partitions=[_described(part) for part in state.partitions],
+            groups=list(state.groups),
         )
 
     def refresh(self) -> None:
-        """Applies the settings that others changed, such as added partitions."""
-        self.shown()
+        """Applies settings that other clients changed, such as added partitions."""
+        self.current_state()
 
     def retire(self) -> None:
         """Removes the blocks that the settings no longer keep."""
@@ -474,7 +480,7 @@ class RemoteTopic:
         return self.settings
 
     def __repr__(self) -> str:
-        return f"<RemoteTopic {self.name}, {self._partition_count} partitions, at {self.store.calls.address}>"
+        return f"<RemoteTopic {self.name}, {self.partition_count} partitions, at {self.store.calls.address}>"
 
 
 def _parked(entry: ListParkedResponseParked, message: Message) -> Scheduled:

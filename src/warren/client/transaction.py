@@ -1,4 +1,6 @@
-"""RemoteTransaction and RemoteProducer: puts that all happen or none, and puts with numbers, over the network."""
+"""RemoteTransaction and RemoteProducer: puts that happen together or not at all, and numbered puts,
+over the network.
+"""
 
 from __future__ import annotations
 
@@ -64,21 +66,21 @@ def single_batch(body: bytes, fields: MessageFields) -> Batch:
 
 
 def wire_records(batch: Batch, tag: str) -> list[WireRecord]:
-    """Returns the records of a put whose messages the broker takes apart."""
+    """Returns the records of a put whose messages the broker unpacks."""
     return [wire_record(0, packed) for packed in pack(batch, tag)]
 
 
 class Due(NamedTuple):
-    """When a message is due: at a time, or after a delay, in µs; ANY for no time."""
+    """When a message is due: at a time, or after a delay, in µs; ANY for neither."""
 
     due: int
     is_delay: bool
 
 
 def due_of(delay: Duration | None, deliver_at: When | None) -> Due:
-    """Returns when a message is due. Raises BadInput if both are given, or one is not possible."""
+    """Returns when a message is due. Raises BadInput if both are given, or if one is out of range."""
     if delay is not None and deliver_at is not None:
-        raise BadInput("give either delay, in seconds, or deliver_at, a time")
+        raise BadInput("pass either delay, in seconds, or deliver_at, a time")
     if delay is not None:
         return Due(round(checked_delay_s(delay) * 1_000_000), is_delay=True)
     return Due(ANY if deliver_at is None else microseconds(deliver_at), is_delay=False)
@@ -87,9 +89,9 @@ def due_of(delay: Duration | None, deliver_at: When | None) -> Due:
 class RemoteTransaction:
     """A transaction at a broker. Any thread may use it.
 
-    As a context manager it is committed at the end of the block, and aborted if an exception leaves the block. If it
-    was prepared in the block, it keeps waiting for a decision. If the client loses all connections while it is open,
-    the broker aborts it.
+    As a context manager it is committed at the end of the block, and aborted if an exception leaves the block. A
+    transaction that was prepared in the block keeps waiting for a decision. If the client loses all connections while
+    the transaction is open, the broker aborts it.
     """
 
     def __init__(
@@ -106,6 +108,8 @@ class RemoteTransaction:
         self.id = store.calls.call(request).id
         self.last_state = State.OPEN
         self._is_left = False
+        self._topics: dict[str, None] = {}
+        """The topics to which the transaction puts."""
 
     # --- What it is to do ---
 
@@ -119,7 +123,7 @@ class RemoteTransaction:
         deliver_at: When | None = None,
         **fields: Unpack[FieldOptions],
     ) -> None:
-        """Puts one message when the transaction is committed. The topic is made now if it does not exist."""
+        """Puts one message when the transaction is committed. The topic is created now if it does not exist."""
         batch = single_batch(body, MessageFields(**fields))
         self._put(self._name(topic), batch, "", partition, due_of(delay, deliver_at))
 
@@ -132,10 +136,10 @@ class RemoteTransaction:
         partition: int | None = None,
         **columns: Unpack[ColumnOptions],
     ) -> None:
-        """Puts messages together when the transaction is committed. Without keys all go to one partition."""
+        """Puts messages together when the transaction is committed. Without keys, all go to one partition."""
         batch = Batch(bodies, **columns)
         if tag and batch.tags is not None:
-            raise BadInput("give either tag, for all, or tags, one for each")
+            raise BadInput("pass either tag, for all messages, or tags, one for each")
         batch.check()
         if bodies:
             self._put(self._name(topic), batch, tag, partition, due_of(None, None))
@@ -164,10 +168,10 @@ class RemoteTransaction:
         return topic if isinstance(topic, str) else str(topic.name)
 
     def ack(self, group: api.QueueGroup, messages: Message | Sequence[Message]) -> None:
-        """Acknowledges messages, which this client took and still has, when the transaction is committed."""
+        """Acknowledges messages, which this client took and still holds, when the transaction is committed."""
         worker = self._checked_group(group, QueueWorker, "queue")
-        taken = [messages] if isinstance(messages, Message) else list(messages)
-        leases = wire_leases(worker.topic, taken)
+        batch = [messages] if isinstance(messages, Message) else list(messages)
+        leases = wire_leases(worker.topic, batch)
         self._change(ChangeTransactionRequest(group=worker.handle.number, places=leases, due=ANY))
 
     def _checked_group(self, group: object, kind: type[G], mode: str) -> G:
@@ -178,6 +182,8 @@ class RemoteTransaction:
 
     def _change(self, request: ChangeTransactionRequest) -> None:
         next_state(self.id, self.last_state, Event.CHANGE)
+        if request.topic:
+            self._topics[request.topic] = None
         try:
             request.handle = self._number
             self._store.calls.call(request)
@@ -185,7 +191,7 @@ class RemoteTransaction:
             raise self._aborted() from error
 
     def _aborted(self) -> TransactionAborted:
-        """Returns the error for a transaction that was open when its session ended, and so was aborted."""
+        """Returns the error for a transaction that was still open, and so was aborted, when its session ended."""
         self.last_state = State.ABORTED
         return TransactionAborted(self.id)
 
@@ -193,14 +199,14 @@ class RemoteTransaction:
 
     @property
     def state(self) -> State:
-        """Returns the present state. Any client or process may decide a prepared transaction."""
+        """Returns the current state. Any client or process may decide a prepared transaction."""
         if self.last_state in (State.PREPARED, State.COMMITTED):
             self._end("state")
         return self.last_state
 
     def _end(self, action: str) -> None:
         if self.last_state in (State.DONE, State.ABORTED):
-            # The broker may know no more of it.
+            # The broker may have forgotten the transaction.
             self.last_state = next_state(self.id, self.last_state, Event(action))
             return
         is_open = self.last_state is State.OPEN
@@ -211,21 +217,24 @@ class RemoteTransaction:
         except NoSuchHandle as error:
             if is_open:
                 raise self._aborted() from error
-            # Prepared, it outlives the session.
+            # A prepared transaction outlives the session.
             decide = {"commit": self._store.commit, "abort": self._store.abort}
             self.last_state = decide.get(action, self._store.transaction_state)(self.id)
 
     def prepare(self) -> None:
-        """Writes everything to disk: from now on any client may commit or abort it by its id, also after a crash."""
+        """Writes everything to disk.
+
+        From now on any client may commit or abort the transaction by its id, also after a crash.
+        """
         self._is_left = True
         self._end("prepare")
 
     def commit(self, group: api.StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
-        """Without a group: commits. Everything has happened when this returns.
+        """Without a group: commits. All changes have happened when this returns.
 
         If the answer is lost, the client commits the transaction again by its id.
 
-        With a group: what the group's member read, or `positions`, is committed when the transaction is. Positions only
+        With a group: adds to the transaction the positions up to which the member read, or `positions`. Positions only
         go forward. Raises NotOwner if a partition went to another member since it was read: abort, `rewind`, and read
         again.
         """
@@ -243,16 +252,17 @@ class RemoteTransaction:
             self._end("commit")
         except ConnectionLost:
             self.last_state = self._store.commit(self.id)
+        self._store.reads.learn(self._topics)
 
     def abort(self) -> None:
-        """Aborts: nothing happens."""
+        """Aborts: none of the changes happen."""
         self._is_left = True
         try:
             self._end("abort")
         except TransactionAborted:
             self.last_state = State.ABORTED
         except OutcomeUnknown:
-            # Gone with the session, unless it was prepared.
+            # The transaction ended with the session, unless it was prepared.
             with suppress(NoSuchTransaction):
                 self._store.abort(self.id)
             self.last_state = State.ABORTED
@@ -275,7 +285,7 @@ class RemoteTransaction:
 
 
 class RemoteProducer:
-    """Numbers its puts 1, 2, 3, … over all topics of a broker. One opening at a time; any thread may use it."""
+    """Numbers its puts 1, 2, 3, … over all topics of a broker. It can be open once at a time. Any thread may use it."""
 
     def __init__(self, store: RemoteStoreView[object], name: str) -> None:
         self.name, self._store = name, store
@@ -287,7 +297,7 @@ class RemoteProducer:
 
     @property
     def sequence(self) -> int:
-        """Returns the number of the last put that was written, with all before it; 0 if there was none."""
+        """Returns the number of the last put that was written, as were all before it; 0 if there was none."""
         self._open()
         return self._sequence
 
@@ -307,7 +317,10 @@ class RemoteProducer:
         partition: int | None = None,
         **options: Unpack[FieldOptions],
     ) -> TopicReceipt | None:
-        """Puts one message, and returns its receipt; None, and writes nothing, if `sequence` was written before."""
+        """Puts one message, and returns its receipt.
+
+        If `sequence` was written before, writes nothing and returns None.
+        """
         fields = MessageFields(**options)
         answer = self._put(topic, single_batch(body, fields), sequence, partition)
         if not answer.is_written:
@@ -324,7 +337,10 @@ class RemoteProducer:
         partition: int | None = None,
         **columns: Unpack[ColumnOptions],
     ) -> Sequence[Place] | None:
-        """Puts messages together, under one number. Returns their places; None if `sequence` was written before."""
+        """Puts messages together, under one number, and returns their places.
+
+        If `sequence` was written before, returns None.
+        """
         batch = Batch(bodies, **columns)
         answer = self._put(topic, batch, sequence, partition)
         return list(map(Place, answer.partitions, answer.numbers)) if answer.is_written else None
@@ -334,7 +350,7 @@ class RemoteProducer:
     ) -> NumberedPutResponse:
         number: object = sequence
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-            raise BadInput(f"sequence {sequence!r}: expected a whole number from 1 on")
+            raise BadInput(f"sequence {sequence!r}: expected a whole number of at least 1")
         name = topic if isinstance(topic, str) else str(topic.name)
         with self._mutex:
             handle = self._open()
@@ -348,7 +364,10 @@ class RemoteProducer:
             )
             answer = handle.call(request)
             self._sequence = answer.sequence
-            return answer
+        places = zip(answer.partitions, answer.numbers, strict=True)
+        # Numbers grow in each partition, so the last one stays.
+        self._store.reads.note(name, {partition: number + 1 for partition, number in places})
+        return answer
 
     def close(self) -> None:
         """Closes the producer, so that it can be opened elsewhere. Closing twice does no harm."""

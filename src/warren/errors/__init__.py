@@ -1,4 +1,4 @@
-"""One tree of errors: few kinds, the facts as attributes, the sentence built inside."""
+"""One tree of errors: few kinds, facts as attributes, and a sentence that the error builds itself."""
 
 from __future__ import annotations
 
@@ -51,7 +51,18 @@ from warren.errors.remote import (
     UserWanted,
     WrongTransport,
 )
-from warren.errors.replication import Deposed, MalformedState, ReplicationError
+from warren.errors.replication import (
+    Deposed,
+    MalformedState,
+    MasterBroke,
+    NotEnoughReplicas,
+    NotInCluster,
+    NotMaster,
+    ReplicasOnly,
+    ReplicaTaken,
+    ReplicationError,
+    WrongCluster,
+)
 from warren.errors.root import (
     BadInput,
     BadName,
@@ -122,6 +133,7 @@ from warren.errors.store import (
     StoreClosed,
     StoreError,
     StoreInUse,
+    StoreReplicated,
     TransactionAborted,
     TransactionCommitted,
     TransactionError,
@@ -185,6 +197,7 @@ __all__ = [
     "MalformedRequest",
     "MalformedState",
     "MalformedValue",
+    "MasterBroke",
     "MessageTooLarge",
     "NeedsMemory",
     "NoReply",
@@ -203,6 +216,9 @@ __all__ = [
     "NotAStore",
     "NotAcceptedKind",
     "NotAuthenticated",
+    "NotEnoughReplicas",
+    "NotInCluster",
+    "NotMaster",
     "NotOwner",
     "NotWrittenYet",
     "NumberRetired",
@@ -224,6 +240,8 @@ __all__ = [
     "RegistryFailed",
     "RegistryUnreached",
     "RemoteError",
+    "ReplicaTaken",
+    "ReplicasOnly",
     "ReplicationError",
     "SequenceGap",
     "ServerDirectoryInUse",
@@ -239,6 +257,7 @@ __all__ = [
     "StoreClosed",
     "StoreError",
     "StoreInUse",
+    "StoreReplicated",
     "StoreServed",
     "SyncFailed",
     "TooLarge",
@@ -258,6 +277,7 @@ __all__ = [
     "UserExists",
     "UserWanted",
     "WarrenError",
+    "WrongCluster",
     "WrongMethod",
     "WrongPlace",
     "WrongState",

@@ -12,7 +12,7 @@ from warren.errors.root import BadInput, WarrenError
 VERBS: Final[Mapping[str, str]] = MappingProxyType(
     {"all": "do everything to", "describe_configs": "see the settings of", "alter_configs": "change the settings of"}
 )
-"""Operations as verbs, if they are not verbs themselves."""
+"""Operations as verbs, if the name of the operation is not a verb itself."""
 FLAGS: Final[Mapping[str, str]] = MappingProxyType(
     {"topic": "--topic", "group": "--group", "transactional_id": "--transaction"}
 )
@@ -33,13 +33,13 @@ class BrokerMissing(ServingError):
     def __init__(self, packages: Sequence[str]) -> None:
         super().__init__(
             f"the broker needs packages that are not installed ({', '.join(packages)}): "
-            "`pip install 'warren[broker]'` brings them"
+            "`pip install 'warren[broker]'` installs them"
         )
         self.packages = packages
 
 
 class BadConfiguration(ServingError, BadInput):
-    """A key that is not known, or a value that is not valid. `where` names the file, variable or flag."""
+    """A key that does not exist, or a value that is not valid. `where` names the file, variable or flag."""
 
     code = "bad_configuration"
 
@@ -54,7 +54,7 @@ class StoreServed(ServingError):
     code = "store_served"
 
     def __init__(self, path: str, pid: int) -> None:
-        super().__init__(f"{path} is served by another broker: process {pid or 'unknown'}")
+        super().__init__(f"another broker serves {path}: process {pid or 'unknown'}")
         self.path, self.pid = path, pid
 
 
@@ -87,7 +87,7 @@ class AuthenticationFailed(ServingError):
     code = "authentication_failed"
 
     def __init__(self) -> None:
-        super().__init__("authentication failed: no such user, or a wrong password")
+        super().__init__("authentication failed: unknown user or wrong password")
 
 
 class TooManyLogins(ServingError):
@@ -97,13 +97,13 @@ class TooManyLogins(ServingError):
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("too many logins from this address, or of this user, have failed; try again later")
+        super().__init__("too many logins from this address or of this user have failed; try again later")
 
 
 class NoRight(ServingError):
     """The user has no right (ACL) to do this. The sentence names the command by which an administrator grants it.
 
-    It is the same whether the thing exists or not. If it takes several operations, `more` has the others.
+    The error is the same whether the resource exists or not. If several operations are needed, `more` has the others.
     """
 
     code = "no_right"
@@ -157,5 +157,5 @@ class NoSuchUser(ServingError):
     code = "no_such_user"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no user {name!r}; `warren user list` shows those that are there")
+        super().__init__(f"there is no user {name!r}; `warren user list` shows the existing ones")
         self.name = name

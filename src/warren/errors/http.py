@@ -8,7 +8,7 @@ from warren.errors.root import BadInput, TooLarge, WarrenError
 
 
 class HttpError(WarrenError):
-    """An error of a request over HTTP as such."""
+    """An error of an HTTP request as such."""
 
     code = "http"
 
@@ -19,7 +19,7 @@ class NoSuchPage(HttpError):
     code = "no_such_page"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"there is nothing at {path!r}; /openapi.json lists what there is")
+        super().__init__(f"there is nothing at {path!r}; /openapi.json lists the existing paths")
         self.path = path
 
 
@@ -29,7 +29,7 @@ class WrongMethod(HttpError):
     code = "wrong_method"
 
     def __init__(self, method: str, allowed: Sequence[str]) -> None:
-        super().__init__(f"method {method} is not served here; {', '.join(allowed)} are")
+        super().__init__(f"method {method} is not allowed here; use {' or '.join(allowed)}")
         self.method, self.allowed = method, list(allowed)
 
 
@@ -54,7 +54,10 @@ class NoSuchMessage(HttpError):
 
 
 class TooLargeForHttp(HttpError, TooLarge):
-    """The next message that a group would hand out is too large for a reply over HTTP. It was given back uncounted."""
+    """The next message that a group would hand out is too large for a reply over HTTP.
+
+    It was returned to the group uncounted.
+    """
 
     code = "too_large_for_http"
 
@@ -93,7 +96,7 @@ class WrongPlace(HttpError):
 
 
 class Stopping(HttpError):
-    """The broker is stopping, and takes no more requests."""
+    """The broker is stopping, and accepts no more requests."""
 
     code = "stopping"
     retryable = True

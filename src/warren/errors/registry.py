@@ -8,7 +8,7 @@ from warren.errors.root import BadInput, WarrenError
 
 
 class RegistryError(WarrenError):
-    """An error of the registry, or of a server of it."""
+    """An error of the registry, or of one of its servers."""
 
     code = "registry"
 
@@ -21,7 +21,7 @@ class ClusterMissing(RegistryError):
     def __init__(self, packages: Sequence[str]) -> None:
         super().__init__(
             f"a cluster needs packages that are not installed ({', '.join(packages)}): "
-            "`pip install 'warren[cluster]'` brings them"
+            "`pip install 'warren[cluster]'` installs them"
         )
         self.packages = list(packages)
 
@@ -35,20 +35,20 @@ class RegistryUnreached(RegistryError):
     def __init__(self, addresses: str, waited_s: float, reason: str) -> None:
         super().__init__(
             f"no ZooKeeper server of {addresses} answered within {waited_s:.3g} s: {reason}; "
-            f"`warren zookeeper --status {addresses}` shows which of them serve"
+            f"`warren zookeeper --status {addresses}` shows which of them work"
         )
         self.addresses, self.waited_s, self.reason = addresses, waited_s, reason
 
 
 class RegistryBusy(RegistryError):
-    """So many calls wait for the registry that no more are accepted. Nothing was sent."""
+    """Too many calls wait for the registry, so no more are accepted. Nothing was sent."""
 
     code = "registry_busy"
     retryable = True
 
     def __init__(self, calls_max: int) -> None:
         super().__init__(
-            f"{calls_max} calls wait for the registry already, so this one was not sent; "
+            f"{calls_max} calls wait for the registry already, so this call was not sent; "
             "try again when ZooKeeper answers"
         )
         self.calls_max = calls_max
@@ -64,19 +64,19 @@ class RegistryClosed(RegistryError):
 
 
 class RegistryDenied(RegistryError):
-    """ZooKeeper does not let this client use the node. Nothing was changed."""
+    """ZooKeeper does not allow this client to use the node. Nothing was changed."""
 
     code = "registry_denied"
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"ZooKeeper denies the use of {path}: it was made with another secret; give the secret of the cluster"
+            f"ZooKeeper denies the use of {path}: it was created with another secret; use the secret of the cluster"
         )
         self.path = path
 
 
 class RegistryFailed(RegistryError):
-    """ZooKeeper answered with an error that no other class stands for. Nothing was changed."""
+    """ZooKeeper answered with an error for which there is no class. Nothing was changed."""
 
     code = "registry_failed"
 
@@ -92,7 +92,7 @@ class JarsMissing(RegistryError, BadInput):
 
     def __init__(self, directory: str, names: Sequence[str]) -> None:
         super().__init__(
-            f"{directory} has no {', '.join(names)}, which ZooKeeper needs; `pip install 'warren[cluster]'` brings a "
+            f"{directory} has no {', '.join(names)}, which ZooKeeper needs; `pip install 'warren[cluster]'` installs a "
             "PySpark that has all of them, or name another directory with --jars"
         )
         self.directory, self.names = directory, list(names)
@@ -109,7 +109,7 @@ class ServerDirectoryInUse(RegistryError, BadInput):
 
 
 class ServerFailed(RegistryError):
-    """The ZooKeeper server does not start, or ends again and again. `log` is the file that says more."""
+    """The ZooKeeper server does not start, or ends repeatedly. `log` is the file that has the details."""
 
     code = "server_failed"
 

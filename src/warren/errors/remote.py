@@ -16,7 +16,7 @@ class RemoteError(WarrenError):
 
 
 class ConnectionLost(RemoteError, ConnectionError):
-    """The broker could not be reached, or the connection broke during a call, whose outcome is not known."""
+    """The broker could not be reached, or the connection broke during a call, whose outcome is then unknown."""
 
     code = "connection_lost"
     retryable = True
@@ -27,7 +27,7 @@ class ConnectionLost(RemoteError, ConnectionError):
 
 
 class CertificateRefused(ConnectionLost):
-    """One side refuses the certificate of the other: not trusted, expired, for another name, or missing."""
+    """One side refuses the other side's certificate: not trusted, expired, for another name, or missing."""
 
     code = "certificate_refused"
     retryable = False
@@ -46,7 +46,7 @@ class WrongTransport(ConnectionLost):
 
 
 class OutcomeUnknown(ConnectionLost):
-    """The call may have been carried out or not: its answer is lost, and the broker does not know any more.
+    """The call may or may not have been carried out: its answer is lost, and the broker no longer knows the outcome.
 
     Not `retryable`: check whether it was done before you try again.
     """
@@ -56,23 +56,23 @@ class OutcomeUnknown(ConnectionLost):
 
     def __init__(self, address: str, reason: str) -> None:
         of = f" by the broker at {address}" if address else ""
-        WarrenError.__init__(self, f"whether the call was carried out{of} is not known: {reason}")
+        WarrenError.__init__(self, f"it is not known whether the call was carried out{of}: {reason}")
         self.address, self.reason = address, reason
 
 
 class NoSuchHandle(RemoteError):
-    """The broker has nothing open by this handle any more, because the connection that opened it has ended."""
+    """The broker has nothing open under this handle any more, because the connection that opened it has ended."""
 
     code = "no_such_handle"
     retryable = True
 
     def __init__(self, handle: int) -> None:
-        WarrenError.__init__(self, f"nothing is open by handle {handle}: the connection that opened it ended")
+        WarrenError.__init__(self, f"nothing is open under handle {handle}: the connection that opened it has ended")
         self.handle = handle
 
 
 class LoginFailed(RemoteError):
-    """The broker refuses this user and password."""
+    """The broker refuses this user or password."""
 
     code = "login_failed"
 
@@ -87,5 +87,5 @@ class UserWanted(LoginFailed):
     code = "user_wanted"
 
     def __init__(self, address: str) -> None:
-        WarrenError.__init__(self, f"the broker at {address} requires a login, and no user was given")
+        WarrenError.__init__(self, f"the broker at {address} requires a login, but no user was given")
         self.address, self.user, self.reason = address, "", "it requires a login"

@@ -21,6 +21,16 @@ class Deposed(ReplicationError):
         self.epoch, self.higher = epoch, higher
 
 
+class MasterBroke(ReplicationError):
+    """A sync failed in this master, or a log broke. This process must end, so that another replica leads."""
+
+    code = "master_broke"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this process must not lead any more: {reason}")
+        self.reason = reason
+
+
 class MalformedState(ReplicationError):
     """The state of a shard, or the list of its epochs, is not what a replica writes. Nothing was changed."""
 
@@ -29,3 +39,73 @@ class MalformedState(ReplicationError):
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"the {what} cannot be used: {reason}")
         self.what, self.reason = what, reason
+
+
+class NotMaster(ReplicationError):
+    """This replica does not lead the shard. `address` is that of the master, or empty if none is known."""
+
+    code = "not_master"
+    retryable = True
+
+    def __init__(self, shard: int, epoch: int, address: str) -> None:
+        who = f"its master is {address}" if address else "it has no master now"
+        super().__init__(f"this broker does not lead shard {shard}; in epoch {epoch} {who}")
+        self.shard, self.epoch, self.address = shard, epoch, address
+
+
+class NotEnoughReplicas(ReplicationError):
+    """Too few replicas are in sync to make the put as safe as promised. Nothing was put."""
+
+    code = "not_enough_replicas"
+    retryable = True
+
+    def __init__(self, insync: int, min_insync: int) -> None:
+        super().__init__(
+            f"{insync} replicas are in the in-sync set, one of them is silent, and {min_insync} are needed; "
+            "nothing was put"
+        )
+        self.insync, self.min_insync = insync, min_insync
+
+
+class NotInCluster(ReplicationError):
+    """The broker serves its store alone, so it has no replicas to answer."""
+
+    code = "not_in_cluster"
+
+    def __init__(self) -> None:
+        super().__init__("this broker belongs to no cluster: it was started without --cluster")
+
+
+class ReplicasOnly(ReplicationError):
+    """A user sent a request by which replicas follow their master. No right allows it."""
+
+    code = "replicas_only"
+
+    def __init__(self, user: str) -> None:
+        super().__init__(
+            f"user {user!r} may not follow the master: only replicas may, which log in with the secret of the cluster"
+        )
+        self.user = user
+
+
+class WrongCluster(ReplicationError):
+    """The directory and the registry do not belong together. The replica does not start, and nothing was changed."""
+
+    code = "wrong_cluster"
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(f"{reason}; {remedy}")
+        self.reason, self.remedy = reason, remedy
+
+
+class ReplicaTaken(ReplicationError):
+    """Another broker serves as this replica of the shard already."""
+
+    code = "replica_taken"
+
+    def __init__(self, shard: int, replica: int, address: str) -> None:
+        super().__init__(
+            f"replica {replica} of shard {shard} is served from another directory, by the broker at {address}; "
+            "give this one another --replica"
+        )
+        self.shard, self.replica, self.address = shard, replica, address

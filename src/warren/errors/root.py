@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class WarrenError(Exception):
-    """Everything that Warren raises on purpose. `code` goes over the wire; `retryable`: trying again may help."""
+    """The class of every error that Warren raises on purpose.
+
+    `code` goes over the wire; `retryable`: trying again may help.
+    """
 
     code = "error"
     retryable = False
@@ -27,7 +30,7 @@ class TooLarge(BadInput):
 
 
 class MalformedFilter(BadInput):
-    """A tag filter that does not follow the rules of filters."""
+    """The tag filter does not follow the rules of filters."""
 
     code = "malformed_filter"
 
@@ -37,7 +40,7 @@ class MalformedFilter(BadInput):
 
 
 class BadName(BadInput):
-    """A topic, group, producer or queue cannot be called that."""
+    """The name is not valid for a topic, group, producer or queue."""
 
     code = "bad_name"
 
@@ -57,10 +60,10 @@ class SettingsDiffer(BadInput):
 
 
 class UnsupportedByVersion(BadInput):
-    """The log's format version has no place for this."""
+    """The log's format version does not support this."""
 
     code = "unsupported_by_version"
 
     def __init__(self, what: str, version: int) -> None:
-        super().__init__(f"{what}: not possible in a log of format version {version}; use version 2")
+        super().__init__(f"{what}: not supported by a log of format version {version}; use version 2")
         self.what, self.version = what, version

@@ -1,4 +1,4 @@
-"""Errors of Spark, and of what callers ask of it."""
+"""Errors of Spark, and of options and data that callers pass to it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from warren.errors.store import StoreError
 
 
 class SparkError(WarrenError):
-    """An error of Spark and what it runs on."""
+    """An error of Spark or of the Java that it runs on."""
 
     code = "spark"
 
 
 class JavaMissing(SparkError):
-    """There is no Java that `program` can run on. `refused` says which ones were found, and why they cannot be used."""
+    """There is no Java that `program` can run on. `refused` says which ones exist, and why they cannot be used."""
 
     code = "java_missing"
 
     def __init__(
         self, version_min: int, refused: Sequence[str], *, program: str = "Spark", extra: str = "spark"
     ) -> None:
-        seen = f"; {'; '.join(refused)}" if refused else ""
+        reasons = f"; {'; '.join(refused)}" if refused else ""
         super().__init__(
-            f"{program} needs Java {version_min} or newer, and there is none{seen}; `pip install 'warren[{extra}]'` "
-            "brings one, or set JAVA_HOME to one of yours"
+            f"{program} needs Java {version_min} or newer, and found none{reasons}; `pip install 'warren[{extra}]'` "
+            "installs one, or set JAVA_HOME to your own"
         )
         self.version_min, self.refused = version_min, list(refused)
 
@@ -49,7 +49,7 @@ class SparkMissing(SparkError):
     code = "spark_missing"
 
     def __init__(self) -> None:
-        super().__init__("PySpark is not installed: `pip install 'warren[spark]'` brings it, and a Java for it")
+        super().__init__("PySpark is not installed: `pip install 'warren[spark]'` installs it and a Java for it")
 
 
 class BadPipeline(BadInput):
@@ -73,13 +73,13 @@ class PipelineBusy(StoreError):
 
     def __init__(self, pipeline: str, store: str) -> None:
         super().__init__(
-            f"pipeline {pipeline!r} of the store {store} runs already; stop it first, or give this one another name"
+            f"pipeline {pipeline!r} of the store {store} runs already; stop it first, or use another name for this one"
         )
         self.pipeline, self.store = pipeline, store
 
 
 class PipelineFailed(WarrenError):
-    """A pipeline stopped in the middle. What it had committed stays, and the next run goes on from there."""
+    """A pipeline stopped before it was finished. Its committed work stays, and the next run continues from there."""
 
     code = "pipeline_failed"
 
@@ -89,7 +89,7 @@ class PipelineFailed(WarrenError):
 
 
 class BadOption(BadInput):
-    """An option of a Spark query that is not valid."""
+    """An option of a Spark query is not valid."""
 
     code = "bad_option"
 
@@ -99,7 +99,7 @@ class BadOption(BadInput):
 
 
 class BadColumn(BadInput):
-    """A column that a Spark query cannot have in this way."""
+    """A column cannot be used in this way in a Spark query."""
 
     code = "bad_column"
 
@@ -109,7 +109,7 @@ class BadColumn(BadInput):
 
 
 class BrokerUnreached(SparkError):
-    """A process of Spark, on the host that is named, gets no answer from the broker of a store."""
+    """A process of Spark, on the named host, gets no answer from the broker of a store."""
 
     code = "broker_unreached"
     retryable = True
@@ -123,7 +123,7 @@ class BrokerUnreached(SparkError):
 
 
 class MalformedValue(StoreError):
-    """A value that does not have the format that the query says."""
+    """A value does not have the format that the query names."""
 
     code = "malformed_value"
 
@@ -133,7 +133,7 @@ class MalformedValue(StoreError):
 
 
 class BadRow(BadInput):
-    """A row of a Spark query that cannot become a message. Nothing of its batch is written."""
+    """A row of a Spark query cannot become a message. Nothing of its batch is written."""
 
     code = "bad_row"
 
@@ -143,42 +143,43 @@ class BadRow(BadInput):
 
 
 class NotWrittenYet(StoreError):
-    """A batch is decided and will be written once, but not now. The next process that opens the store goes on."""
+    """A batch is decided and will be written once, but not now. The next process that opens the store continues."""
 
     code = "not_written_yet"
     retryable = True
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"the batch is kept in the journal of {path}, and could not be written to its topics yet: {reason}. "
-            "See to that and start the query again: what is written is not written twice"
+            f"the batch is in the journal of {path} and could not be written to its topics yet: {reason}. "
+            "Solve that and start the query again: no message is written twice"
         )
         self.path, self.reason = path, reason
 
 
 class DataLost(StoreError):
-    """A query cannot go on from its position, or start there, because the messages do not exist any more."""
+    """A query cannot continue from its position, or start there, because the messages no longer exist."""
 
     code = "data_lost"
 
     def __init__(self, topic: str, partition: int, number: int, first: int, end: int) -> None:
         super().__init__(
-            f"message {number} of partition {partition} of topic {topic!r} is not there: the partition has the "
-            f"messages {first} to {end} (not included). Retention removed what is missing, or the store was replaced "
-            "by an older one. Set failOnDataLoss=false to go on with what is there, or start with another checkpoint"
+            f"message {number} of partition {partition} of topic {topic!r} does not exist: the partition has the "
+            f"messages {first} to {end} (not included). Retention removed the missing messages, or the store was "
+            "replaced by an older one. Set failOnDataLoss=false to continue with the existing messages, or start with "
+            "another checkpoint"
         )
         self.topic, self.partition, self.wanted, self.first, self.end = topic, partition, number, first, end
 
 
 class TopicLost(StoreError):
-    """A topic that a query reads was deleted, and perhaps made again under the same name."""
+    """A topic that a query reads was deleted, and perhaps created again under the same name."""
 
     code = "topic_lost"
 
     def __init__(self, topic: str, *, is_replaced: bool) -> None:
-        what = "deleted and made again" if is_replaced else "deleted"
+        what = "deleted and created again" if is_replaced else "deleted"
         super().__init__(
-            f"topic {topic!r} was {what} while a query reads it: what the query had not read is gone. "
-            "Set failOnDataLoss=false to go on with what is there, or start again with another checkpoint"
+            f"topic {topic!r} was {what} while a query reads it: messages that the query had not read are lost. "
+            "Set failOnDataLoss=false to continue with the existing messages, or start again with another checkpoint"
         )
         self.topic, self.is_replaced = topic, is_replaced

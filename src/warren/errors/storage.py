@@ -15,7 +15,7 @@ class StorageError(WarrenError):
 
 
 class NotALog(StorageError):
-    """The directory holds something else, or no log although one was expected."""
+    """The directory has other content, or no log although one was expected."""
 
     code = "not_a_log"
 
@@ -25,7 +25,7 @@ class NotALog(StorageError):
 
 
 GONE: Final = (NotALog, FileNotFoundError)
-"""What a log raises after it was removed, for example because its topic was deleted."""
+"""The errors of a log that was removed, for example because its topic was deleted."""
 
 
 class UnknownVersion(StorageError):
@@ -39,12 +39,12 @@ class UnknownVersion(StorageError):
 
 
 class CorruptRecord(StorageError):
-    """Bytes whose checksum is wrong. The attributes are the file and the position in it."""
+    """Bytes with a wrong checksum. The attributes are the file and the position in it."""
 
     code = "corrupt_record"
 
     def __init__(self, path: str, position: int, reason: str) -> None:
-        super().__init__(f"{path} is damaged at byte {position}: {reason}; `warren log verify` shows more")
+        super().__init__(f"{path} is damaged at byte {position}: {reason}; `warren log verify` shows the details")
         self.path, self.position, self.reason = path, position, reason
 
 
@@ -92,7 +92,10 @@ class StorageFull(StorageError):
 
 
 class SyncFailed(StorageError):
-    """The disk refused to make bytes durable. What waited for it is not acknowledged; reopen the log to go on."""
+    """The disk failed to make bytes durable.
+
+    Puts that waited for the sync are not acknowledged; reopen the log to continue.
+    """
 
     code = "sync_failed"
 
@@ -102,7 +105,7 @@ class SyncFailed(StorageError):
 
 
 class NeedsMemory(StorageError):
-    """A broker must first find memory for what a request reads. It does that itself, and then reads again."""
+    """A broker must reserve memory before a request reads this. It does that itself, and then reads again."""
 
     code = "needs_memory"
     retryable = True
@@ -133,7 +136,10 @@ class CorruptQueueFile(StorageError):
 
 
 class QueueFileFull(StorageError, Full):
-    """The pointers of a queue file cannot reach so far. Nothing was changed; there is room when messages were taken."""
+    """The pointers of a queue file cannot express the position.
+
+    Nothing was changed; there is room after messages were taken.
+    """
 
     code = "queue_file_full"
     retryable = True

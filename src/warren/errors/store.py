@@ -16,7 +16,7 @@ class StoreError(WarrenError):
 
 
 class NotAStore(StoreError):
-    """The directory holds something else."""
+    """The directory has other content."""
 
     code = "not_a_store"
 
@@ -33,6 +33,19 @@ class ReadOnlyStore(StoreError):
     def __init__(self, path: str) -> None:
         super().__init__(f"the store {path} was opened with read_only=True: nothing can be changed in it")
         self.path = path
+
+
+class StoreReplicated(StoreError):
+    """A program would write to a replica of a store past its master. It may be opened with read_only=True."""
+
+    code = "store_replicated"
+
+    def __init__(self, path: str, address: str) -> None:
+        master = f"its master is at {address}" if address else "its master is not known here"
+        super().__init__(
+            f"the store {path} is replicated, and only its master writes to it: connect to the cluster; {master}"
+        )
+        self.path, self.address = path, address
 
 
 class CorruptSettings(StoreError):
@@ -56,7 +69,7 @@ class StoreClosed(StoreError):
 
 
 class BatchingClosed(StoreError):
-    """The batching takes no more puts: it was closed, or belongs to the parent of this process."""
+    """The batching accepts no more puts: it was closed, or belongs to the parent of this process."""
 
     code = "batching_closed"
 
@@ -65,14 +78,14 @@ class BatchingClosed(StoreError):
 
 
 class BufferFull(StoreError):
-    """The limit of bytes that wait to be written is reached, and there was no room in time. Nothing was put."""
+    """Too many bytes wait to be written, and there was no room in time. Nothing was put."""
 
     code = "buffer_full"
     retryable = True
 
     def __init__(self, size: int, size_max: int) -> None:
         super().__init__(
-            f"{size} bytes wait to be written, and the limit is {size_max}; try again, or put less at a time"
+            f"{size} bytes wait to be written, and the limit is {size_max}; try again, or put fewer bytes at a time"
         )
         self.size, self.size_max = size, size_max
 
@@ -84,7 +97,7 @@ class StoreBusy(StoreError):
     retryable = True
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is held by another process for too long; try again")
+        super().__init__(f"another process holds {path} for too long; try again")
         self.path = path
 
 
@@ -115,7 +128,7 @@ class NotAQueue(BadInput):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"topic {topic!r} is no queue: anything may have been put into it; give the queue another name"
+            f"topic {topic!r} is not a queue: it may have messages that are not items; use another name for the queue"
         )
         self.topic = topic
 
@@ -143,7 +156,7 @@ class NoSuchPartition(BadInput):
     code = "no_such_partition"
 
     def __init__(self, topic: str, partition: int, partition_count: int) -> None:
-        super().__init__(f"topic {topic!r} has partitions 0 to {partition_count - 1}, and no partition {partition}")
+        super().__init__(f"topic {topic!r} has partitions 0 to {partition_count - 1}, but no partition {partition}")
         self.topic, self.partition, self.partition_count = topic, partition, partition_count
 
 
@@ -169,7 +182,7 @@ class NoReply(StoreError, TimeoutError):
 
 
 class TransactionError(StoreError):
-    """An error of a transaction, named by its id."""
+    """An error of a transaction. It names the transaction by its id."""
 
     code = "transaction"
 
@@ -179,20 +192,20 @@ class TransactionError(StoreError):
 
 
 class JournalDamaged(StoreError):
-    """The journal of a store's transactions cannot be read. Everything without transactions goes on working."""
+    """The journal of a store's transactions cannot be read. Everything except transactions still works."""
 
     code = "journal_damaged"
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the journal of transactions is damaged: {reason}; stop the programs that use the store, and "
-            "`warren store repair` sets the journal aside and reports which transactions were in doubt"
+            f"the journal of transactions is damaged: {reason}; stop the programs that use the store; "
+            "then `warren store repair` sets the journal aside and reports which transactions were in doubt"
         )
         self.reason = reason
 
 
 class StoreInUse(StoreError):
-    """The store is open in another program, and the call needs it alone."""
+    """The store is open in another program, and the call needs exclusive access."""
 
     code = "store_in_use"
 
@@ -207,7 +220,7 @@ class NoSuchTransaction(TransactionError):
     code = "no_such_transaction"
 
     def __init__(self, id: str) -> None:
-        super().__init__(id, "is not known: it never was prepared, or ended long ago")
+        super().__init__(id, "is not known: it was never prepared, or it ended long ago")
 
 
 class TransactionAborted(TransactionError):
@@ -225,7 +238,7 @@ class TransactionCommitted(TransactionError):
     code = "transaction_committed"
 
     def __init__(self, id: str) -> None:
-        super().__init__(id, "was committed, and can neither be changed nor aborted")
+        super().__init__(id, "was committed; it can no longer be changed or aborted")
 
 
 class TransactionExists(TransactionError):
@@ -239,7 +252,7 @@ class TransactionExists(TransactionError):
 
 
 class WrongState(TransactionError):
-    """The event is not possible in the present state of the transaction."""
+    """The event is not possible in the current state of the transaction."""
 
     code = "wrong_state"
 
@@ -286,7 +299,7 @@ class SequenceGap(ProducerError):
 
 
 class FellBehind(NumberRetired):
-    """The reader of a partition was so slow that retention removed the next messages. `seek` says where to go on."""
+    """The reader of a partition was so slow that retention removed the next messages. `seek` sets where to continue."""
 
     code = "fell_behind"
 
@@ -302,20 +315,21 @@ class FellBehind(NumberRetired):
 class MessageTooLarge(TooLarge):
     """A message is too large for an answer of the broker. The reader's position did not move past it.
 
-    A stream group goes past it with `seek(number + 1, partition)`, and a read by number starts behind it. A worker of a
-    queue group has it leased (`attempt` is above 0), and settles it: `reject(error.message)` or `ack(error.message)`.
+    A stream group skips it with `seek(number + 1, partition)`, and a read by number starts after it. A worker of a
+    queue group holds its lease (`attempt` is above 0) and settles it with `reject(error.message)` or
+    `ack(error.message)`.
     """
 
     code = "message_too_large"
     message: Any = None
-    """For a worker of a queue group, the Message without its body, key and headers: enough to settle it."""
+    """For a worker of a queue group: the Message without its body, key and headers. That is enough to settle it."""
 
     def __init__(self, topic: str, partition: int, number: int, attempt: int, reason: str) -> None:
-        way = "reject or ack the `message` of this error" if attempt else f"go on from number {number + 1}"
+        way = "reject or ack the `message` of this error" if attempt else f"continue from number {number + 1}"
         BadInput.__init__(
             self,
             f"message {number} of partition {partition} of topic {topic!r} is too large for an answer: {reason}; "
-            f"to get past it, {way}",
+            f"to skip it, {way}",
         )
         self.topic, self.partition, self.number, self.attempt = topic, partition, number, attempt
 

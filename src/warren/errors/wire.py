@@ -12,7 +12,9 @@ class ProtocolError(WarrenError):
 
 
 class BadFrame(ProtocolError):
-    """The size of a frame is negative, or over the limit. What follows cannot be parsed, so the connection ends."""
+    """The size of a frame is negative or over the limit. The bytes after it cannot be parsed, so
+    the connection ends.
+    """
 
     code = "bad_frame"
 
@@ -37,7 +39,7 @@ class UnsupportedRequest(ProtocolError):
     code = "unsupported_request"
 
     def __init__(self, api_key: int, version: int) -> None:
-        super().__init__(f"version {version} of API key {api_key} is not served; ApiVersions lists what is")
+        super().__init__(f"version {version} of API key {api_key} is not served; ApiVersions lists the served versions")
         self.api_key, self.version = api_key, version
 
 

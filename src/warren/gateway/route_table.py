@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from warren.broker.cluster.slave_status import slave_status
 from warren.broker.services.status import document_of, standing_document
 from warren.gateway.handlers import groups, health, messages, metrics, schedule, status_page, topics
 from warren.gateway.handlers.groups import Work
@@ -18,6 +19,9 @@ from warren.limits import PARTITIONS_MAX
 from warren.settings import Count, Flag, OneOf, Seconds
 from warren.storage.format.limits import FILTER_SIZE_MAX
 
+if TYPE_CHECKING:
+    from warren.broker.cluster.replica_host import ReplicaHost
+
 SHAPES: Final[Mapping[str, Plain]] = MappingProxyType(
     {
         "topic": topics.NAME,
@@ -27,13 +31,13 @@ SHAPES: Final[Mapping[str, Plain]] = MappingProxyType(
         "id": schedule.PARKED_ID,
     }
 )
-_LIMIT: Final = Parameter(Value(Count(1, HTTP_LIMIT_MAX)), "the number of entries at most")
+_LIMIT: Final = Parameter(Value(Count(1, HTTP_LIMIT_MAX)), "the largest number of entries")
 _ENCODING: Final = Parameter(
     Value(OneOf(messages.ENCODINGS)), "auto: text if the bytes are UTF-8; base64: all bytes as base64"
 )
 _READING: Final[Mapping[str, Parameter]] = MappingProxyType(
     {
-        "partition": Parameter(SHAPES["partition"], "one partition; without it all partitions, merged by time"),
+        "partition": Parameter(SHAPES["partition"], "one partition; by default all partitions, merged by time"),
         "number": Parameter(SHAPES["number"], "start at this number"),
         "since": Parameter(Moment(), "start at this time"),
         "backwards": Parameter(Value(Flag()), "the latest first"),
@@ -59,6 +63,27 @@ def routes_of(openapi: HttpHandler, counts: Counts) -> Routes:
     return Routes([*_broker_routes(openapi, counts), *_topic_routes(), *_group_routes(Work())], SHAPES)
 
 
+def slave_routes(host: ReplicaHost, openapi: HttpHandler, counts: Counts) -> Routes:
+    """Returns all routes as a replica has them that does not lead. It answers for itself, and else names the master."""
+    exposition = metrics.Exposition(counts)
+
+    async def readyz(request: HttpRequest) -> HttpReply:
+        return health.slave_readyz(await slave_status(host.node))
+
+    async def show_metrics(request: HttpRequest) -> HttpReply:
+        return await exposition.show_slave(host, await slave_status(host.node))
+
+    own: dict[str, HttpHandler] = {"/readyz": readyz, "/metrics": show_metrics}
+    routes = [
+        route._replace(
+            handle=own.get(route.path, route.handle),
+            refusal=None if route.is_free or route.path in own else host.node.watch.not_master,
+        )
+        for route in routes_of(openapi, counts).routes
+    ]
+    return Routes(routes, SHAPES)
+
+
 def _broker_routes(openapi: HttpHandler, counts: Counts) -> list[Route]:
     html, text = "text/html; charset=utf-8", metrics.KIND
     return [
@@ -73,7 +98,7 @@ def _broker_routes(openapi: HttpHandler, counts: Counts) -> list[Route]:
 
 def _topic_routes() -> list[Route]:
     at_messages, waiting = f"{_TOPIC}/messages", f"{_TOPIC}/scheduled"
-    after = Parameter(schedule.PARKED_ID, "start behind the message with this id")
+    after = Parameter(schedule.PARKED_ID, "start after the message with this id")
     return [
         Route("GET", "/v1/topics", topics.list_topics, "All topics", answer=topics.TOPICS),
         Route(
@@ -115,7 +140,7 @@ def _group_routes(work: Work) -> list[Route]:
     routes = [
         Route("GET", "/v1/groups", groups.list_groups, "All groups", answer=groups.GROUPS),
         _on("GET", f"{_TOPIC}/groups", groups.list_groups, "Groups of a topic"),
-        _on("GET", _GROUP, groups.describe_group, "A group, and how far behind it is"),
+        _on("GET", _GROUP, groups.describe_group, "A group and its lag"),
         _on("PUT", _GROUP, groups.configure_group, "Create or change a queue group"),
         _on("DELETE", _GROUP, groups.delete_group, "Delete a group"),
         _on("POST", f"{_GROUP}/take", work.take, "Take messages of a queue group"),

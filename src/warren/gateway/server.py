@@ -12,95 +12,148 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from warren.broker.configuration import Configuration
 from warren.broker.net.places import BROKER_BACKLOG, ConnectionPlaces, Full, Reservation, is_loopback
 from warren.broker.net.tls_listener import TlsListener, bound_sockets
-from warren.broker.server import SideServer
 from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany, WarrenError
 from warren.gateway.http.auth import Access
 from warren.gateway.http.charges import Spending
 from warren.gateway.http.connection import Finish, HttpConnection
 from warren.gateway.http.counts import NO_ROUTE, Counts
 from warren.gateway.http.openapi import document_of
-from warren.gateway.http.routes import Route, RouteMatch, read_query
+from warren.gateway.http.routes import HttpHandler, Route, RouteMatch, Routes, read_query
 from warren.gateway.http.schemas import Fields
 from warren.gateway.http.types import JSON, HttpReply, HttpRequest, RequestHead, json_reply
-from warren.gateway.route_table import routes_of
+from warren.gateway.route_table import routes_of, slave_routes
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
+    from warren.broker.cluster.replica_host import ReplicaHost
 
 LOGGER: Final = logging.getLogger("warren.gateway")
 HTTP_CONNECTIONS_MAX: Final = 256
 HTTP_SPARE_CONNECTIONS_MAX: Final = 16
-"""Extra connections that may only ask for health and metrics."""
+"""Extra connections that may only request health and metrics."""
 HTTP_ELEMENTS_MAX: Final = 50_000
-"""The most values in the JSON of a request. Parsing more would hold up every other thread."""
+"""The largest number of values in the JSON of a request. Parsing more would hold up every other thread."""
 HTTP_LOOP_SIZE_MAX: Final = 16 << 10
-"""Up to this size JSON is parsed on the event loop, above it on a thread."""
+"""Up to this size, JSON is parsed on the event loop; above it, on a thread."""
 POLL_S: Final = 0.01
+STATE_PATHS: Final = ("/v1/topics", "/v1/groups", "/v1/statistics")
+"""Routes without a body below these paths show ends of logs and positions of groups."""
 UNKNOWN_VERSION: Final = "0"
 
 
-def side_port(
-    host: str,
-    port: int,
-    tls: ssl.SSLContext | None,
-    *,
-    is_local: bool,
-    on_listening: Callable[[str, int], None] = lambda host, port: None,
-) -> SideServer:
-    """Returns the server for the side port. `is_local`: only this machine reaches the address.
+class SidePort:
+    """The HTTP port of one process: that of a broker. In a cluster it serves a replica first, until that one leads.
 
-    Calls `on_listening` with the address once it listens.
+    `is_local`: only this machine reaches the address. Calls `on_listening` with the address once it listens. Only the
+    event loop's thread may use it.
     """
 
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        *,
+        is_local: bool,
+        on_listening: Callable[[str, int], None] = lambda host, port: None,
+    ) -> None:
+        self._host, self._port, self._tls, self._is_local = host, port, tls, is_local
+        self._on_listening = on_listening
+        self._counts = Counts()
+        self._gateway: Gateway | None = None
+        self._server: asyncio.Server | TlsListener | None = None
+
     @asynccontextmanager
-    async def serving(broker: Broker) -> AsyncIterator[None]:
-        gateway = Gateway(broker, is_local=is_local, is_secret=tls is not None)
-        server = await _listen(gateway, host, port, tls, broker.tasks)
-        address = server.sockets[0].getsockname()[:2]
-        LOGGER.info("HTTP on %s:%d", *address)
-        on_listening(*address)
+    async def serving(self, broker: Broker) -> AsyncIterator[None]:
+        """Serves a broker, at the address at which its replica was served."""
+        replica, gateway = self._gateway, self._made(broker, routes_of)
+        self._gateway = gateway
+        if replica is not None:
+            replica.send_clients_away()
+        server = self._server or await self._listen(broker.tasks)
         try:
             yield
         finally:
             server.close()
             await gateway.finish()
 
-    return serving
+    @asynccontextmanager
+    async def following(self, host: ReplicaHost) -> AsyncIterator[None]:
+        """Serves a replica that does not lead: its health and its metrics."""
+        # The routes of a slave use nothing but what this class has.
+        gateway = self._gateway = self._made(cast("Broker", host), partial(slave_routes, host))
+        server = await self._listen(host.tasks)
+        try:
+            yield
+        finally:
+            server.close()
+            gateway.send_clients_away()
+
+    def _made(self, broker: Broker, routes: Callable[[HttpHandler, Counts], Routes]) -> Gateway:
+        return Gateway(broker, routes, self._counts, is_local=self._is_local, is_secret=self._tls is not None)
+
+    async def _listen(self, tasks: asyncio.TaskGroup) -> asyncio.Server | TlsListener:
+        host, port, tls = self._host, self._port, self._tls
+        try:
+            if tls is None:
+                server: asyncio.Server | TlsListener = await asyncio.start_server(
+                    lambda reader, writer: self._present.connected(reader, writer), host, port, backlog=BROKER_BACKLOG
+                )
+            else:
+                sockets = await bound_sockets(host, port)
+                server = TlsListener(
+                    sockets,
+                    tls,
+                    lambda host, close: self._present.reserve(host, close),
+                    lambda reservation: self._present.protocol(reservation),
+                    tasks,
+                )
+        except OSError as error:
+            number = error.errno or 0
+            raise CannotListen(host, port, os.strerror(number) if number > 0 else str(error)) from error
+        self._server = server
+        address = server.sockets[0].getsockname()[:2]
+        LOGGER.info("HTTP on %s:%d", *address)
+        self._on_listening(*address)
+        return server
+
+    @property
+    def _present(self) -> Gateway:
+        assert self._gateway is not None
+        return self._gateway
 
 
-def http_side_server(configuration: Configuration, tls: ssl.SSLContext | None) -> SideServer:
+def http_side_server(configuration: Configuration, tls: ssl.SSLContext | None) -> SidePort:
     """Returns the side port as configured."""
     host, port = configuration["http.host"], configuration["http.port"]
-    return side_port(host, port, tls, is_local=is_loopback(host))
-
-
-async def _listen(
-    gateway: Gateway, host: str, port: int, tls: ssl.SSLContext | None, tasks: asyncio.TaskGroup
-) -> asyncio.Server | TlsListener:
-    try:
-        if tls is None:
-            return await asyncio.start_server(gateway.connected, host, port, backlog=BROKER_BACKLOG)
-        return TlsListener(await bound_sockets(host, port), tls, gateway.reserve, gateway.protocol, tasks)
-    except OSError as error:
-        number = error.errno or 0
-        raise CannotListen(host, port, os.strerror(number) if number > 0 else str(error)) from error
+    return SidePort(host, port, tls, is_local=is_loopback(host))
 
 
 class Gateway:
-    """The side port of one broker. Only the event loop's thread may use it.
+    """The side port of one broker, or of one replica that does not lead. Only the event loop's thread may use it.
 
     Every connection is a task of the broker. While the broker stops, only the health checks work.
     """
 
-    def __init__(self, broker: Broker, *, is_local: bool, is_secret: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        routes: Callable[[HttpHandler, Counts], Routes],
+        counts: Counts,
+        *,
+        is_local: bool,
+        is_secret: bool,
+    ) -> None:
         self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
-        self.counts = Counts()
-        self._routes = routes_of(self._openapi, self.counts)
+        self.counts = counts
+        self._routes = routes(self._openapi, self.counts)
+        self.is_over = False
+        """Whether each connection closes after the request that is in progress."""
         self._places: ConnectionPlaces[HttpConnection] = ConnectionPlaces(
             HTTP_CONNECTIONS_MAX,
             self._drop,
@@ -110,20 +163,23 @@ class Gateway:
         self._spare_places: ConnectionPlaces[HttpConnection] = ConnectionPlaces(HTTP_SPARE_CONNECTIONS_MAX, self._drop)
 
     def reserve(self, host: str, close: Callable[[], None]) -> Reservation | None:
-        """Keeps a place, or a spare one, for a connection whose TLS handshake begins. Returns None if there is none."""
+        """Reserves a place, or a spare one, for a connection whose TLS handshake begins.
+
+        Returns None if there is none.
+        """
 
         def drop() -> None:
             self._broker.metrics.connections_dropped += 1
             close()
 
-        kept = self._places.reserve(host, drop)
-        if isinstance(kept, Full):
+        place = self._places.reserve(host, drop)
+        if isinstance(place, Full):
             spare = self._spare_places.reserve(host, drop)
             if isinstance(spare, Full):
-                self._refuse(host, kept)
+                self._refuse(host, place)
                 return None
             return spare
-        return kept
+        return place
 
     def protocol(self, reservation: Reservation) -> asyncio.StreamReaderProtocol:
         """Returns the protocol of a connection that is served once its TLS handshake is done."""
@@ -135,7 +191,7 @@ class Gateway:
     ) -> None:
         """Serves a new connection, which takes the place of its reservation.
 
-        If all places are taken by requests under way, it gets a spare place, which serves only health and metrics.
+        If requests in progress use all places, it gets a spare place, which serves only health and metrics.
         """
         host = (writer.get_extra_info("peername") or ("",))[0]
         close = writer.transport.abort
@@ -159,7 +215,7 @@ class Gateway:
         LOGGER.warning("connection over HTTP of %s refused: %s", host, full)
 
     def _drop(self, connection: HttpConnection) -> None:
-        """Closes a connection that gave its place to another one."""
+        """Closes a connection whose place was given to another one."""
         self._broker.metrics.connections_dropped += 1
         connection.close()
 
@@ -189,8 +245,13 @@ class Gateway:
     async def begin(
         self, head: RequestHead, match: RouteMatch, access: Access, spending: Spending, is_gone: Callable[[], bool]
     ) -> Finish:
-        """Decides whether the request is accepted: checks login, quota, query and rights. Returns what handles it."""
+        """Decides whether the request is accepted: checks login, quota, query and rights.
+
+        Returns the function that handles it.
+        """
         access.check_place(head)
+        if match.route.refusal is not None:
+            raise match.route.refusal()
         if match.route.is_free:
             return self._finish(
                 match.route, HttpRequest(broker=self._broker, peer=access.stranger(head), row=match.route.row), head
@@ -204,20 +265,25 @@ class Gateway:
         request = HttpRequest(
             broker=self._broker, peer=peer, row=match.route.row, path=match.path, query=query, is_gone=is_gone
         )
+        topic = match.path.get("topic")
+        if topic is not None and (closed := self._broker.open_topics.closed((topic,))):
+            await self._broker.open_topics.open(closed)
         # Checked here and again with the body, because the body may name further resources.
         request.check()
         return spending.timed(self._finish(match.route, request, head))
 
     def spending(self) -> Spending:
-        """Returns what charges the requests of one connection to the quotas."""
+        """Returns the object that charges the requests of one connection to the quotas."""
         return Spending(self._broker.quotas, self._broker.metrics.now)
 
     def _finish(self, route: Route, request: HttpRequest, head: RequestHead) -> Finish:
         async def finish(data: bytes) -> HttpReply:
             if route.body is None:
                 if data:
-                    raise BadInput(f"{route.method} {route.path} takes no body")
-                return await route.handle(request)
+                    raise BadInput(f"{route.method} {route.path} accepts no body")
+                reply = await route.handle(request)
+                self._check_ends(route)
+                return reply
             _check_kind(head)
             whole = dataclasses.replace(request, body=await self._body(route.body, data))
             whole.check()
@@ -225,10 +291,24 @@ class Gateway:
 
         return finish
 
+    def _check_ends(self, route: Route) -> None:
+        """Raises NotMaster if the reply shows the state of topics or groups, and another broker may lead by now."""
+        if route.path.startswith(STATE_PATHS):
+            error = self._broker.leadership.refusal_of_ends()
+            if error is not None:
+                raise error
+
     async def _body(self, shape: Fields, data: bytes) -> Any:
         if len(data) <= HTTP_LOOP_SIZE_MAX:
             return shape.take(read_json(data), "body")
         return await self._broker.in_thread(lambda: shape.take(read_json(data), "body"))
+
+    def send_clients_away(self) -> None:
+        """Closes each connection as soon as it has no request in progress, so that its client connects again."""
+        self.is_over = True
+        for connection in self._open():
+            if not connection.is_working:
+                connection.close()
 
     async def finish(self) -> None:
         """Waits for accepted requests, at most until the broker must stop; then closes all connections."""
@@ -245,7 +325,7 @@ class Gateway:
 class HttpSession:
     """The requests of one connection, which share its login.
 
-    If the connection has a spare place, `full` says why, and only health and metrics are served.
+    If the connection has a spare place, `full` is the reason, and only health and metrics are served.
     """
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
@@ -256,7 +336,7 @@ class HttpSession:
 
     @property
     def is_last(self) -> bool:
-        return self.full is not None
+        return self.full is not None or self._gateway.is_over
 
     async def begin(self, head: RequestHead, is_gone: Callable[[], bool]) -> Finish:
         match = self._gateway.find(head)
@@ -295,7 +375,7 @@ def read_json(data: bytes) -> Any:
 
 
 def count_elements(data: bytes) -> int:
-    """Returns an upper bound of the number of values, without parsing: commas and brackets outside of strings.
+    """Returns an upper bound of the number of values, without parsing: commas and brackets outside strings.
 
     Each step is one call that takes milliseconds. Parsing a body of some megabytes of brackets would hold the
     interpreter for a second.

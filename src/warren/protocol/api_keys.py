@@ -62,7 +62,7 @@ class ApiKey(IntEnum):
 class Api(NamedTuple):
     """One API key: Kafka's name of it, the versions served, and the first version whose messages are flexible.
 
-    `advertised_from` is the first version that ApiVersions names; a request below `first` is refused all the same.
+    `advertised_from` is the first version that ApiVersions names; a request below `first` is refused nevertheless.
     """
 
     key: int

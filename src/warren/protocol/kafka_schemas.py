@@ -1,6 +1,6 @@
-"""Kafka messages that are described here: newer groups (KIP-848), share groups (KIP-932) and logins.
+"""Kafka messages that Warren describes itself: newer groups (KIP-848), share groups (KIP-932) and logins.
 
-kafka-python does not describe those of groups. Those of logins are here so that a client needs nothing else to log in.
+kafka-python does not describe the groups. Logins are described here so that a client needs no other package to log in.
 """
 
 from __future__ import annotations

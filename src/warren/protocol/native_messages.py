@@ -628,7 +628,7 @@ class ReadGroupResponse(NativeResponse):
 class ReadGroupRequest(WaitingRequest[ReadGroupResponse]):
     """The request of ReadGroup."""
 
-    __slots__ = ("handle", "serial", "is_retry", "limit", "bytes_max", "wait_ms")
+    __slots__ = ("handle", "serial", "attempt", "open_from", "limit", "bytes_max", "wait_ms")
     api_key = 10015
     response = ReadGroupResponse
 
@@ -636,14 +636,16 @@ class ReadGroupRequest(WaitingRequest[ReadGroupResponse]):
         self,
         handle: int = 0,
         serial: int = 0,
-        is_retry: bool = False,
+        attempt: int = 0,
+        open_from: int = 0,
         limit: int = 0,
         bytes_max: int = 0,
         wait_ms: int = 0,
     ) -> None:
         self.handle = handle
         self.serial = serial
-        self.is_retry = is_retry
+        self.attempt = attempt
+        self.open_from = open_from
         self.limit = limit
         self.bytes_max = bytes_max
         self.wait_ms = wait_ms
@@ -1112,18 +1114,24 @@ class OpenQueueResponse(NativeResponse):
 class OpenQueueRequest(WireRequest[OpenQueueResponse]):
     """The request of OpenQueue."""
 
-    __slots__ = ("handle", "queue", "maxsize", "settings")
+    __slots__ = ("handle", "queue", "maxsize", "settings", "must_exist")
     api_key = 10028
     response = OpenQueueResponse
     structs: ClassVar[Mapping[str, type[WireStruct]]] = {"settings": WireSetting}
 
     def __init__(
-        self, handle: int = 0, queue: str = "", maxsize: int = 0, settings: Sequence[WireSetting] = ()
+        self,
+        handle: int = 0,
+        queue: str = "",
+        maxsize: int = 0,
+        settings: Sequence[WireSetting] = (),
+        must_exist: bool = False,
     ) -> None:
         self.handle = handle
         self.queue = queue
         self.maxsize = maxsize
         self.settings = settings
+        self.must_exist = must_exist
 
 
 class UseQueueResponse(NativeResponse):
@@ -1363,3 +1371,510 @@ class ConfigureGroupRequest(WireRequest[ConfigureGroupResponse]):
         self.topic = topic
         self.group = group
         self.settings = settings
+
+
+class SeeClusterResponseReplica(WireStruct):
+    """One of the `replicas` of a SeeClusterResponseShard."""
+
+    __slots__ = ("replica", "node", "host", "port", "is_alive", "is_insync", "is_observer", "acknowledged", "silent_ms")
+
+    def __init__(
+        self,
+        replica: int = 0,
+        node: int = 0,
+        host: str = "",
+        port: int = 0,
+        is_alive: bool = False,
+        is_insync: bool = False,
+        is_observer: bool = False,
+        acknowledged: int = 0,
+        silent_ms: int = 0,
+    ) -> None:
+        self.replica = replica
+        self.node = node
+        self.host = host
+        self.port = port
+        self.is_alive = is_alive
+        self.is_insync = is_insync
+        self.is_observer = is_observer
+        self.acknowledged = acknowledged
+        self.silent_ms = silent_ms
+
+
+class SeeClusterResponseShard(WireStruct):
+    """One of the `shards` of a SeeClusterResponse."""
+
+    __slots__ = ("shard", "epoch", "master", "min_insync", "barrier", "replicas")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"replicas": SeeClusterResponseReplica}
+
+    def __init__(
+        self,
+        shard: int = 0,
+        epoch: int = 0,
+        master: int = 0,
+        min_insync: int = 0,
+        barrier: int = 0,
+        replicas: Sequence[SeeClusterResponseReplica] = (),
+    ) -> None:
+        self.shard = shard
+        self.epoch = epoch
+        self.master = master
+        self.min_insync = min_insync
+        self.barrier = barrier
+        self.replicas = replicas
+
+
+class SeeClusterResponse(NativeResponse):
+    """The response of SeeCluster."""
+
+    __slots__ = ("error", "cluster", "node", "shards")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError, "shards": SeeClusterResponseShard}
+
+    def __init__(
+        self,
+        error: WireError | None = None,
+        cluster: str = "",
+        node: int = 0,
+        shards: Sequence[SeeClusterResponseShard] = (),
+    ) -> None:
+        self.error = error
+        self.cluster = cluster
+        self.node = node
+        self.shards = shards
+
+
+class SeeClusterRequest(WireRequest[SeeClusterResponse]):
+    """The request of SeeCluster."""
+
+    __slots__ = ()
+    api_key = 10036
+    response = SeeClusterResponse
+
+
+class FindReplicasResponse(NativeResponse):
+    """The response of FindReplicas."""
+
+    __slots__ = ("error", "store_id", "addresses")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError}
+
+    def __init__(self, error: WireError | None = None, store_id: str = "", addresses: Sequence[str] = ()) -> None:
+        self.error = error
+        self.store_id = store_id
+        self.addresses = addresses
+
+
+class FindReplicasRequest(WireRequest[FindReplicasResponse]):
+    """The request of FindReplicas."""
+
+    __slots__ = ("rack",)
+    api_key = 10037
+    response = FindReplicasResponse
+
+    def __init__(self, rack: str = "") -> None:
+        self.rack = rack
+
+
+class JoinShardResponseLog(WireStruct):
+    """One of the `logs` of a JoinShardResponse."""
+
+    __slots__ = ("log", "first", "cut")
+
+    def __init__(self, log: str = "", first: int = 0, cut: int = 0) -> None:
+        self.log = log
+        self.first = first
+        self.cut = cut
+
+
+class JoinShardResponse(NativeResponse):
+    """The response of JoinShard."""
+
+    __slots__ = ("error", "refusal", "epoch", "nonce", "link", "epochs", "is_common", "logs", "barrier")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError, "logs": JoinShardResponseLog}
+
+    def __init__(
+        self,
+        error: WireError | None = None,
+        refusal: str = "",
+        epoch: int = 0,
+        nonce: str = "",
+        link: int = 0,
+        epochs: bytes = b"",
+        is_common: bool = False,
+        logs: Sequence[JoinShardResponseLog] = (),
+        barrier: int = 0,
+    ) -> None:
+        self.error = error
+        self.refusal = refusal
+        self.epoch = epoch
+        self.nonce = nonce
+        self.link = link
+        self.epochs = epochs
+        self.is_common = is_common
+        self.logs = logs
+        self.barrier = barrier
+
+
+class JoinShardRequestLog(WireStruct):
+    """One of the `logs` of a JoinShardRequest."""
+
+    __slots__ = ("log", "first", "tail")
+
+    def __init__(self, log: str = "", first: int = 0, tail: int = 0) -> None:
+        self.log = log
+        self.first = first
+        self.tail = tail
+
+
+class JoinShardRequest(WireRequest[JoinShardResponse]):
+    """The request of JoinShard."""
+
+    __slots__ = ("replica", "incarnation", "boot", "nonce", "link", "epoch", "cluster", "shard", "epochs", "logs")
+    api_key = 10100
+    response = JoinShardResponse
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"logs": JoinShardRequestLog}
+
+    def __init__(
+        self,
+        replica: int = 0,
+        incarnation: str = "",
+        boot: str = "",
+        nonce: str = "",
+        link: int = 0,
+        epoch: int = 0,
+        cluster: str = "",
+        shard: int = 0,
+        epochs: bytes = b"",
+        logs: Sequence[JoinShardRequestLog] = (),
+    ) -> None:
+        self.replica = replica
+        self.incarnation = incarnation
+        self.boot = boot
+        self.nonce = nonce
+        self.link = link
+        self.epoch = epoch
+        self.cluster = cluster
+        self.shard = shard
+        self.epochs = epochs
+        self.logs = logs
+
+
+class ListStateResponseFile(WireStruct):
+    """One of the `files` of a ListStateResponse."""
+
+    __slots__ = ("path", "digest")
+
+    def __init__(self, path: str = "", digest: bytes = b"") -> None:
+        self.path = path
+        self.digest = digest
+
+
+class ListStateResponse(NativeResponse):
+    """The response of ListState."""
+
+    __slots__ = ("error", "refusal", "epoch", "nonce", "link", "after", "files", "is_complete")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError, "files": ListStateResponseFile}
+
+    def __init__(
+        self,
+        error: WireError | None = None,
+        refusal: str = "",
+        epoch: int = 0,
+        nonce: str = "",
+        link: int = 0,
+        after: str = "",
+        files: Sequence[ListStateResponseFile] = (),
+        is_complete: bool = False,
+    ) -> None:
+        self.error = error
+        self.refusal = refusal
+        self.epoch = epoch
+        self.nonce = nonce
+        self.link = link
+        self.after = after
+        self.files = files
+        self.is_complete = is_complete
+
+
+class ListStateRequest(WireRequest[ListStateResponse]):
+    """The request of ListState."""
+
+    __slots__ = ("replica", "incarnation", "boot", "nonce", "link", "epoch", "after")
+    api_key = 10101
+    response = ListStateResponse
+
+    def __init__(
+        self,
+        replica: int = 0,
+        incarnation: str = "",
+        boot: str = "",
+        nonce: str = "",
+        link: int = 0,
+        epoch: int = 0,
+        after: str = "",
+    ) -> None:
+        self.replica = replica
+        self.incarnation = incarnation
+        self.boot = boot
+        self.nonce = nonce
+        self.link = link
+        self.epoch = epoch
+        self.after = after
+
+
+class FetchStateResponseFile(WireStruct):
+    """One of the `files` of a FetchStateResponse."""
+
+    __slots__ = ("path", "content")
+
+    def __init__(self, path: str = "", content: bytes | None = None) -> None:
+        self.path = path
+        self.content = content
+
+
+class FetchStateResponse(NativeResponse):
+    """The response of FetchState."""
+
+    __slots__ = ("error", "refusal", "epoch", "nonce", "link", "files")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError, "files": FetchStateResponseFile}
+
+    def __init__(
+        self,
+        error: WireError | None = None,
+        refusal: str = "",
+        epoch: int = 0,
+        nonce: str = "",
+        link: int = 0,
+        files: Sequence[FetchStateResponseFile] = (),
+    ) -> None:
+        self.error = error
+        self.refusal = refusal
+        self.epoch = epoch
+        self.nonce = nonce
+        self.link = link
+        self.files = files
+
+
+class FetchStateRequest(WireRequest[FetchStateResponse]):
+    """The request of FetchState."""
+
+    __slots__ = ("replica", "incarnation", "boot", "nonce", "link", "epoch", "paths")
+    api_key = 10102
+    response = FetchStateResponse
+
+    def __init__(
+        self,
+        replica: int = 0,
+        incarnation: str = "",
+        boot: str = "",
+        nonce: str = "",
+        link: int = 0,
+        epoch: int = 0,
+        paths: Sequence[str] = (),
+    ) -> None:
+        self.replica = replica
+        self.incarnation = incarnation
+        self.boot = boot
+        self.nonce = nonce
+        self.link = link
+        self.epoch = epoch
+        self.paths = paths
+
+
+class FetchShardResponseItem(WireStruct):
+    """One of the `items` of a FetchShardResponse."""
+
+    __slots__ = ("kind", "subject", "block", "position", "first", "end", "number", "data")
+
+    def __init__(
+        self,
+        kind: int = 0,
+        subject: str = "",
+        block: int = 0,
+        position: int = 0,
+        first: int = 0,
+        end: int = 0,
+        number: int = 0,
+        data: Buffer | Sequence[Buffer] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.subject = subject
+        self.block = block
+        self.position = position
+        self.first = first
+        self.end = end
+        self.number = number
+        self.data = data
+
+
+class FetchShardResponseCommitted(WireStruct):
+    """One of the `committed` of a FetchShardResponse."""
+
+    __slots__ = ("log", "end")
+
+    def __init__(self, log: str = "", end: int = 0) -> None:
+        self.log = log
+        self.end = end
+
+
+class FetchShardResponse(NativeResponse):
+    """The response of FetchShard."""
+
+    __slots__ = ("error", "refusal", "epoch", "nonce", "link", "number", "barrier", "items", "committed")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {
+        "error": WireError,
+        "items": FetchShardResponseItem,
+        "committed": FetchShardResponseCommitted,
+    }
+
+    def __init__(
+        self,
+        error: WireError | None = None,
+        refusal: str = "",
+        epoch: int = 0,
+        nonce: str = "",
+        link: int = 0,
+        number: int = 0,
+        barrier: int = 0,
+        items: Sequence[FetchShardResponseItem] = (),
+        committed: Sequence[FetchShardResponseCommitted] = (),
+    ) -> None:
+        self.error = error
+        self.refusal = refusal
+        self.epoch = epoch
+        self.nonce = nonce
+        self.link = link
+        self.number = number
+        self.barrier = barrier
+        self.items = items
+        self.committed = committed
+
+
+class FetchShardRequest(WireRequest[FetchShardResponse]):
+    """The request of FetchShard."""
+
+    __slots__ = ("replica", "incarnation", "boot", "nonce", "link", "epoch", "follows", "acknowledged", "bytes_max")
+    api_key = 10103
+    response = FetchShardResponse
+
+    def __init__(
+        self,
+        replica: int = 0,
+        incarnation: str = "",
+        boot: str = "",
+        nonce: str = "",
+        link: int = 0,
+        epoch: int = 0,
+        follows: int = 0,
+        acknowledged: int = 0,
+        bytes_max: int = 0,
+    ) -> None:
+        self.replica = replica
+        self.incarnation = incarnation
+        self.boot = boot
+        self.nonce = nonce
+        self.link = link
+        self.epoch = epoch
+        self.follows = follows
+        self.acknowledged = acknowledged
+        self.bytes_max = bytes_max
+
+
+class HandOverShardResponse(NativeResponse):
+    """The response of HandOverShard."""
+
+    __slots__ = ("error", "replica")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError}
+
+    def __init__(self, error: WireError | None = None, replica: int = 0) -> None:
+        self.error = error
+        self.replica = replica
+
+
+class HandOverShardRequest(WireRequest[HandOverShardResponse]):
+    """The request of HandOverShard."""
+
+    __slots__ = ("shard", "replica")
+    api_key = 10104
+    response = HandOverShardResponse
+
+    def __init__(self, shard: int = 0, replica: int = 0) -> None:
+        self.shard = shard
+        self.replica = replica
+
+
+class ListCopyResponseFile(WireStruct):
+    """One of the `files` of a ListCopyResponse."""
+
+    __slots__ = ("path", "digest", "first", "end")
+
+    def __init__(self, path: str = "", digest: bytes = b"", first: int = 0, end: int = 0) -> None:
+        self.path = path
+        self.digest = digest
+        self.first = first
+        self.end = end
+
+
+class ListCopyResponse(NativeResponse):
+    """The response of ListCopy."""
+
+    __slots__ = ("error", "files", "is_complete")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError, "files": ListCopyResponseFile}
+
+    def __init__(
+        self, error: WireError | None = None, files: Sequence[ListCopyResponseFile] = (), is_complete: bool = False
+    ) -> None:
+        self.error = error
+        self.files = files
+        self.is_complete = is_complete
+
+
+class ListCopyRequest(WireRequest[ListCopyResponse]):
+    """The request of ListCopy."""
+
+    __slots__ = ("after", "paths")
+    api_key = 10105
+    response = ListCopyResponse
+
+    def __init__(self, after: str = "", paths: Sequence[str] = ()) -> None:
+        self.after = after
+        self.paths = paths
+
+
+class DigestRecordsResponse(NativeResponse):
+    """The response of DigestRecords."""
+
+    __slots__ = ("error", "is_there", "first", "end", "next", "digest")
+    structs: ClassVar[Mapping[str, type[WireStruct]]] = {"error": WireError}
+
+    def __init__(
+        self,
+        error: WireError | None = None,
+        is_there: bool = False,
+        first: int = 0,
+        end: int = 0,
+        next: int = 0,
+        digest: bytes = b"",
+    ) -> None:
+        self.error = error
+        self.is_there = is_there
+        self.first = first
+        self.end = end
+        self.next = next
+        self.digest = digest
+
+
+class DigestRecordsRequest(WireRequest[DigestRecordsResponse]):
+    """The request of DigestRecords."""
+
+    __slots__ = ("log", "start", "end", "bytes_max", "is_checked")
+    api_key = 10106
+    response = DigestRecordsResponse
+
+    def __init__(
+        self, log: str = "", start: int = 0, end: int = 0, bytes_max: int = 0, is_checked: bool = False
+    ) -> None:
+        self.log = log
+        self.start = start
+        self.end = end
+        self.bytes_max = bytes_max
+        self.is_checked = is_checked

@@ -1,4 +1,6 @@
-"""The messages of Warren's own calls, for what Kafka lacks: API keys from 10,000 on, in Kafka's framing and types."""
+"""The messages of Warren's own calls, for functions that Kafka lacks: API keys from 10,000 on, in Kafka's framing and
+types.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,10 @@ from warren.protocol.schemas import ALWAYS, Field, MessageSchema, field
 
 NATIVE_RECORDS_MAX: Final = 4096
 """How many packed records one request or response of Warren's own calls may carry."""
+REPLICATED_LOGS_MAX: Final = 250_000
+"""How many logs a replica may have: partitions, ledgers, parked messages and the journal."""
+STATE_PATHS_MAX: Final = 65_536
+"""How many state files one FETCH_STATE or LIST_COPY may name."""
 SPARK_TASKS_MAX: Final = 100_000
 """How many transactions one COMMIT_BATCH may name. A Spark job prepares one for each of its tasks."""
 
@@ -56,17 +62,33 @@ class NativeKey(IntEnum):
     LIST_DEAD = 10_033
     RETIRE_TOPIC = 10_034
     CONFIGURE_GROUP = 10_035
+    SEE_CLUSTER = 10_036
+    FIND_REPLICAS = 10_037
+    JOIN_SHARD = 10_100
+    LIST_STATE = 10_101
+    FETCH_STATE = 10_102
+    FETCH_SHARD = 10_103
+    HAND_OVER_SHARD = 10_104
+    LIST_COPY = 10_105
+    DIGEST_RECORDS = 10_106
 
     @property
     def title(self) -> str:
-        """Returns its name in class names: `OpenSession`."""
+        """Returns its name in class names, such as `OpenSession`."""
         return self.name.title().replace("_", "")
 
 
 CARRYING: Final = frozenset(
-    (NativeKey.APPEND, NativeKey.PARK, NativeKey.CHANGE_TRANSACTION, NativeKey.NUMBERED_PUT, NativeKey.USE_QUEUE)
+    (
+        NativeKey.APPEND,
+        NativeKey.PARK,
+        NativeKey.CHANGE_TRANSACTION,
+        NativeKey.NUMBERED_PUT,
+        NativeKey.USE_QUEUE,
+        NativeKey.JOIN_SHARD,
+    )
 )
-"""Calls whose requests carry messages, and may be as large as a frame."""
+"""Calls whose requests carry messages, or name all logs of a replica. They may be as large as a frame."""
 
 NUMBERED: Final = frozenset(
     (
@@ -130,6 +152,8 @@ _PLACES: Final = field(
 )
 _TAG: Final = field("tag", "string", nullable="0+")
 _READING: Final = (field("limit", "int32"), field("bytes_max", "int32"), field("wait_ms", "int32"))
+_REPEATING: Final = (field("serial", "int64"), field("attempt", "int64"), field("open_from", "int64"))
+_QUEUE: Final = (field("queue", "string"), field("maxsize", "int64"))
 _PARTITION: Final = (
     field("partition", "int32"),
     field("first", "int64"),
@@ -155,6 +179,56 @@ _PREPARED: Final = (
     field("message_count", "int64"),
     field("position_count", "int64"),
     field("ack_count", "int64"),
+)
+_LINK: Final = (
+    field("replica", "int32"),
+    field("incarnation", "string"),
+    field("boot", "string"),
+    field("nonce", "string"),
+    field("link", "int64"),
+    field("epoch", "int32"),
+)
+_ANSWERED: Final = (
+    field("refusal", "string"),
+    field("epoch", "int32"),
+    field("nonce", "string"),
+    field("link", "int64"),
+)
+_LOG: Final = field("log", "string")
+_LOG_STATE: Final = (_LOG, field("first", "int64"), field("tail", "int64"))
+_JOINED_LOG: Final = (_LOG, field("first", "int64"), field("cut", "int64"))
+_STATE_DIGEST: Final = (field("path", "string"), field("digest", "bytes"))
+_COPIED_FILE: Final = (*_STATE_DIGEST, field("first", "int64"), field("end", "int64"))
+_STATE_CONTENT: Final = (field("path", "string"), field("content", "bytes", nullable="0+"))
+_SHIPPED: Final = (
+    field("kind", "int8"),
+    field("subject", "string"),
+    field("block", "int64"),
+    field("position", "int64"),
+    field("first", "int64"),
+    field("end", "int64"),
+    field("number", "int32"),
+    field("data", "records"),
+)
+_COMMITTED_END: Final = (_LOG, field("end", "int64"))
+_REPLICA: Final = (
+    field("replica", "int32"),
+    field("node", "int32"),
+    field("host", "string"),
+    field("port", "int32"),
+    field("is_alive", "bool"),
+    field("is_insync", "bool"),
+    field("is_observer", "bool"),
+    field("acknowledged", "int64"),
+    field("silent_ms", "int64"),
+)
+_SHARD: Final = (
+    field("shard", "int32"),
+    field("epoch", "int32"),
+    field("master", "int32"),
+    field("min_insync", "int32"),
+    field("barrier", "int64"),
+    field("replicas", "[]", *_REPLICA),
 )
 
 _REQUESTS: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
@@ -190,7 +264,7 @@ _REQUESTS: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
     NativeKey.OPEN_GROUP: (_HANDLE, _TOPIC, field("group", "string"), field("mode", "string"), _SETTINGS),
     NativeKey.DELETE_GROUP: (*_NUMBER, _TOPIC, field("group", "string")),
     NativeKey.DESCRIBE_GROUP: (_HANDLE, field("is_dead_wanted", "bool")),
-    NativeKey.READ_GROUP: (_HANDLE, field("serial", "int64"), field("is_retry", "bool"), *_READING),
+    NativeKey.READ_GROUP: (_HANDLE, *_REPEATING, *_READING),
     NativeKey.COMMIT_GROUP: (*_NUMBER, _HANDLE, _SOME_POSITIONS),
     NativeKey.SEEK_GROUP: (
         *_NUMBER,
@@ -237,7 +311,7 @@ _REQUESTS: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
     NativeKey.RECOVER: (field("action", "string"), field("name", "string"), field("before", "string", nullable="0+")),
     NativeKey.OPEN_PRODUCER: (_HANDLE, field("producer", "string")),
     NativeKey.NUMBERED_PUT: (_HANDLE, _TOPIC, field("sequence", "int64"), field("partition", "int32"), _RECORDS),
-    NativeKey.OPEN_QUEUE: (_HANDLE, field("queue", "string"), field("maxsize", "int64"), _SETTINGS),
+    NativeKey.OPEN_QUEUE: (_HANDLE, *_QUEUE, _SETTINGS, field("must_exist", "bool")),
     NativeKey.USE_QUEUE: (
         *_NUMBER,
         _HANDLE,
@@ -263,6 +337,32 @@ _REQUESTS: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
         _POSITIONS,
         field("limit", "int32"),
         field("bytes_max", "int32"),
+    ),
+    NativeKey.SEE_CLUSTER: (),
+    NativeKey.FIND_REPLICAS: (field("rack", "string"),),
+    NativeKey.JOIN_SHARD: (
+        *_LINK,
+        field("cluster", "string"),
+        field("shard", "int32"),
+        field("epochs", "bytes"),
+        field("logs", "[]", *_LOG_STATE, count_max=REPLICATED_LOGS_MAX),
+    ),
+    NativeKey.LIST_STATE: (*_LINK, field("after", "string")),
+    NativeKey.FETCH_STATE: (*_LINK, field("paths", "[]string", count_max=STATE_PATHS_MAX)),
+    NativeKey.FETCH_SHARD: (
+        *_LINK,
+        field("follows", "int64"),
+        field("acknowledged", "int64"),
+        field("bytes_max", "int32"),
+    ),
+    NativeKey.HAND_OVER_SHARD: (field("shard", "int32"), field("replica", "int32")),
+    NativeKey.LIST_COPY: (field("after", "string"), field("paths", "[]string", count_max=STATE_PATHS_MAX)),
+    NativeKey.DIGEST_RECORDS: (
+        _LOG,
+        field("start", "int64"),
+        field("end", "int64"),
+        field("bytes_max", "int32"),
+        field("is_checked", "bool"),
     ),
 }
 _RESPONSES: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
@@ -340,6 +440,38 @@ _RESPONSES: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
         field("put_back", "[]", *_PUT_BACK, count_max=PARTITIONS_MAX),
     ),
     NativeKey.LIST_DEAD: (_TOPIC, _MESSAGES, _POSITIONS),
+    NativeKey.SEE_CLUSTER: (field("cluster", "string"), field("node", "int32"), field("shards", "[]", *_SHARD)),
+    NativeKey.FIND_REPLICAS: (field("store_id", "string"), field("addresses", "[]string")),
+    NativeKey.JOIN_SHARD: (
+        *_ANSWERED,
+        field("epochs", "bytes"),
+        field("is_common", "bool"),
+        field("logs", "[]", *_JOINED_LOG),
+        field("barrier", "int64"),
+    ),
+    NativeKey.LIST_STATE: (
+        *_ANSWERED,
+        field("after", "string"),
+        field("files", "[]", *_STATE_DIGEST),
+        field("is_complete", "bool"),
+    ),
+    NativeKey.FETCH_STATE: (*_ANSWERED, field("files", "[]", *_STATE_CONTENT)),
+    NativeKey.FETCH_SHARD: (
+        *_ANSWERED,
+        field("number", "int64"),
+        field("barrier", "int64"),
+        field("items", "[]", *_SHIPPED),
+        field("committed", "[]", *_COMMITTED_END),
+    ),
+    NativeKey.HAND_OVER_SHARD: (field("replica", "int32"),),
+    NativeKey.LIST_COPY: (field("files", "[]", *_COPIED_FILE), field("is_complete", "bool")),
+    NativeKey.DIGEST_RECORDS: (
+        field("is_there", "bool"),
+        field("first", "int64"),
+        field("end", "int64"),
+        field("next", "int64"),
+        field("digest", "bytes"),
+    ),
 }
 NATIVE_MESSAGES: Final[Mapping[str, MessageSchema]] = MappingProxyType(
     {

@@ -16,9 +16,9 @@ Write = Callable[[bytearray, Any], None]
 """Writes a value at the end of the buffer."""
 
 REQUEST_ELEMENTS_MAX: Final = 20_000
-"""The most elements of all arrays of a request that are nested in the elements of another array."""
+"""The largest number of elements in all arrays of a request that are nested in the elements of another array."""
 TAGGED_FIELDS_MAX: Final = 32
-"""The most tagged fields of one struct of a request. Kafka's own messages have fewer than ten."""
+"""The largest number of tagged fields in one struct of a request. Kafka's own messages have fewer than ten."""
 UNREADABLE: Final = (error, IndexError, ValueError)
 """The errors that reading raises if the bytes are wrong."""
 
@@ -41,7 +41,7 @@ COPIED_SIZE_MAX: Final = 64 << 10
 """Larger values are not copied into the message that carries them."""
 VARINT_SIZE_MAX: Final = 5
 VARINT_END: Final = 0x80
-"""From this value on a varint takes more than one byte."""
+"""From this value on, a varint takes more than one byte."""
 
 
 def fixed(kinds: Sequence[str]) -> Struct:
@@ -92,22 +92,23 @@ FETCH_RESPONSE_V4: Final = INT32
 FETCH_RESPONSE_V7: Final = Struct(">ihi")
 """Throttle time, error code and session id."""
 FETCH_REQUEST_V4: Final = Struct(">4xiiix")
-"""Longest wait, least and most bytes. Left out: before them the replica, behind them the isolation level."""
+"""Longest wait, least and most bytes. Skipped: the replica before them, and the isolation level after them."""
 FETCH_REQUEST_V7: Final = Struct(">4xiiix8x")
-"""The same. Also left out: the id and the epoch of the session."""
+"""The same. Also skipped: the id and the epoch of the session."""
 FETCH_REQUEST_V15: Final = Struct(">iiix8x")
-"""The same of a request that has no replica."""
+"""The same for a request that has no replica."""
 WANTED_PARTITION_V4: Final = Struct(">iqi")
 """Partition, offset and maximum of bytes; later versions have more fields in between."""
 WANTED_PARTITION_V5: Final = Struct(">iq8xi")
-WANTED_PARTITION_V9: Final = Struct(">i4xq8xi")
-WANTED_PARTITION_V12: Final = Struct(">i4xq12xi")
+WANTED_PARTITION_V9: Final = Struct(">iiq8xi")
+"""With the epoch of the leader as the client knows it, behind the partition."""
+WANTED_PARTITION_V12: Final = Struct(">iiq12xi")
 
 # --- The tables of Arrow's messages, which are little-endian ----------------------------------------------------------
 
 ARROW_OFFSET: Final = Struct("<I")
 ARROW_BACK: Final = Struct("<i")
-"""How far before a table its list of field positions is."""
+"""The distance from a table back to its list of field positions."""
 ARROW_FIELD: Final = Struct("<H")
 """The position of a field in its table; 0 for a field that is missing."""
 
@@ -157,7 +158,7 @@ def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
             check_null(size, is_nullable)
             return None, position
         if end > len(data):
-            raise ValueError(f"a string of {size} bytes passes the end")
+            raise ValueError(f"a string of {size} bytes exceeds the end")
         return str(data[position:end], "utf-8"), end
 
     return read
@@ -173,7 +174,7 @@ def bytes_reader(read_size: Read, *, is_nullable: bool, is_view: bool = False) -
             check_null(size, is_nullable)
             return None, position
         if end > len(data):
-            raise ValueError(f"{size} bytes pass the end")
+            raise ValueError(f"{size} bytes exceed the end")
         return data[position:end] if is_view else bytes(data[position:end]), end
 
     return read
@@ -221,14 +222,14 @@ def array_reader(
             if weigh is not None:
                 inner_count += weigh(element)
                 if inner_count > REQUEST_ELEMENTS_MAX:
-                    raise ValueError(f"more than {REQUEST_ELEMENTS_MAX} elements in all")
+                    raise ValueError(f"more than {REQUEST_ELEMENTS_MAX} elements in total")
         return elements, position
 
     return read
 
 
 def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
-    """Returns a reader of elements of fixed size after their count, which reads all of them at once."""
+    """Returns a reader of elements of fixed size after their count. It reads all of them in one step."""
     size, code = fixed([kind]).size, FIXED_FORMATS[kind]
 
     def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
@@ -238,7 +239,7 @@ def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_m
             return None, position
         end = position + count * size
         if end > len(data):
-            raise ValueError(f"{count} elements of {size} bytes pass the end")
+            raise ValueError(f"{count} elements of {size} bytes exceed the end")
         return [value for (value,) in Struct(">" + code).iter_unpack(data[position:end])], end
 
     return read
@@ -263,14 +264,14 @@ def read_tag_count(data: memoryview | bytes, position: int) -> tuple[int, int]:
 
 
 def skip_tags(data: memoryview, position: int) -> int:
-    """Returns the position behind tagged fields that are not read. Raises ValueError if there are too many."""
+    """Returns the position after tagged fields that are not read. Raises ValueError if there are too many."""
     count, position = read_tag_count(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)
         position += size
     if position > len(data):
-        raise ValueError("tagged fields pass the end")
+        raise ValueError("tagged fields exceed the end")
     return position
 
 

@@ -1,6 +1,6 @@
 """Encodes and decodes the requests and responses of every API key and version, by the descriptions of their fields.
 
-Wrong bytes raise nothing but MalformedRequest, and a count or size in them allocates no memory before the bytes that it
+Wrong bytes raise only MalformedRequest, and a count or size in them allocates no memory before the bytes that it
 announces have arrived. A request with too many elements is refused by its count alone. The classes of the objects are
 made from the same descriptions (`wire_struct.py` says how).
 """
@@ -105,7 +105,7 @@ def _writer_of(kind: type[WireStruct], version: int) -> Write:
     return _struct_writer(kind, message.fields, _Form.of(message, version))
 
 
-# With a type of their own, because mypy believes that a class is not hashable if its instances are not.
+# With a separate type, because mypy believes that a class is not hashable if its instances are not.
 _message_reader: Final[Callable[[type[WireStruct], int], Read]] = functools.cache(_reader_of)  # type: ignore[assignment]
 _message_writer: Final[Callable[[type[WireStruct], int], Write]] = functools.cache(_writer_of)  # type: ignore[assignment]
 
@@ -116,7 +116,9 @@ class _Form(NamedTuple):
     version: int
     is_flexible: bool
     count_max: int | None
-    """The most elements of an array without a limit of its own; None for responses, which come from a broker."""
+    """The largest number of elements of an array that has no own limit; None for responses, which
+    come from a broker.
+    """
 
     @classmethod
     def of(cls, message: MessageSchema, version: int) -> _Form:
@@ -156,7 +158,7 @@ def _struct_reader(kind: type[WireStruct], fields: Sequence[Field], form: _Form)
         struct = made(values)
         if read_tags is None:
             return struct, position
-        # Most messages have no tagged fields, which one byte says.
+        # Most messages have no tagged fields. One byte says so.
         if data[position] == 0:
             return struct, position + 1
         return struct, read_tags(struct, data, position)
@@ -179,7 +181,9 @@ def _maker(
 
 
 def _steps(kind: type[WireStruct], fields: Sequence[Field], form: _Form) -> list[tuple[bool, Read]]:
-    """Returns the steps that read the fields in order. A step may read several neighbours of fixed size at once."""
+    """Returns the steps that read the fields in order. A step may read several adjacent fields of
+    fixed size together.
+    """
     steps: list[tuple[bool, Read]] = []
     for run in _runs(fields):
         if len(run) > 1:
@@ -216,7 +220,7 @@ def _run_reader(kinds: Sequence[str]) -> Read:
 def _tags_reader(
     kind: type[WireStruct], fields: Mapping[int, Field], form: _Form
 ) -> Callable[[WireStruct, memoryview, int], int]:
-    known = {tag: (field.name, _field_reader(kind, field, form, is_tagged=True)) for tag, field in fields.items()}
+    readers = {tag: (field.name, _field_reader(kind, field, form, is_tagged=True)) for tag, field in fields.items()}
 
     def read(struct: WireStruct, data: memoryview, position: int) -> int:
         count, position = read_tag_count(data, position)
@@ -225,9 +229,9 @@ def _tags_reader(
             size, position = read_varint(data, position)
             end = position + size
             if end > len(data):
-                raise ValueError("a tagged field passes the end")
-            if tag in known:
-                name, read_value = known[tag]
+                raise ValueError("a tagged field exceeds the end")
+            if tag in readers:
+                name, read_value = readers[tag]
                 value, _ = read_value(data[:end], position)
                 setattr(struct, name, value)
             position = end
@@ -306,7 +310,7 @@ def _struct_writer(kind: type[WireStruct], fields: Sequence[Field], form: _Form)
 
     def write(out: bytearray, struct: WireStruct) -> None:
         if struct.__class__ is not kind:
-            raise ValueError(f"a {type(struct).__name__} in the place of a {kind.__name__}")
+            raise ValueError(f"a {type(struct).__name__} where a {kind.__name__} is expected")
         for value_of, write_value in steps:
             write_value(out, value_of(struct))
         if write_tags is not None:

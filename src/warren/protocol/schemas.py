@@ -51,10 +51,10 @@ NEVER: Final = Versions(0, -1)
 
 
 class Field(NamedTuple):
-    """One field. `kind` is a primitive type or STRUCT, which has fields of its own.
+    """One field. `kind` is a primitive type or STRUCT, which has its own fields.
 
-    A field that a message does not carry, because of its version or because it is tagged, has its default. An array
-    of more than `count_max` elements is refused before the first of them is read.
+    A field that a message does not carry, because of its version or because it is tagged, has its default. An array of
+    more than `count_max` elements is refused before the first of them is read.
     """
 
     name: str
@@ -91,8 +91,8 @@ def field(
     kind = STRUCT if fields else kind.removeprefix("[]")
     if default is None and nullable == "none":
         default = () if is_array else DEFAULTS[kind]
-    known = Versions.parse(versions), Versions.parse(nullable)
-    return Field(name, kind, is_array, *known, default, tag, tuple(fields), count_max)
+    ranges = Versions.parse(versions), Versions.parse(nullable)
+    return Field(name, kind, is_array, *ranges, default, tag, tuple(fields), count_max)
 
 
 @functools.cache

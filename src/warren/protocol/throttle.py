@@ -1,4 +1,4 @@
-"""Puts throttle times into answers that are encoded already, because the bytes to charge are known only then."""
+"""Writes throttle times into answers that are already encoded, because only then the bytes to charge are known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_TAGS_SIZE: Final = 1
 def throttled(request: Request, body: Sequence[Buffer], throttle_s: float) -> Sequence[Buffer]:
     """Returns the body of an answer with a throttle time in it, if answers of its version have one.
 
-    Kafka puts it at the start, and in a Produce at the end; in ApiVersions it is behind a list, and stays 0.
+    Kafka puts it at the start, and in a Produce at the end; in ApiVersions it is after a list, and stays 0.
     """
     place = _place(request.api_key, request.version)
     if place is None or not body:

@@ -23,16 +23,17 @@ BATCHING_BUFFER_SIZE_DEFAULT: Final = 64 << 20
 BATCHING_IN_FLIGHT_DEFAULT: Final = 4
 BATCHING_IN_FLIGHT_MAX: Final = 64
 BATCHING_WAIT_S_DEFAULT: Final = 30.0
-"""Puts that are gathered: for how long, in bytes and messages of a batch and of all that wait, how many batches are
-under way at once, and how long a put waits for room."""
+"""Limits of gathered puts: how long they are gathered, the bytes and messages of one batch and of all waiting puts, how
+many batches are written at the same time, and how long a put waits for room.
+"""
 BATCHING_MESSAGE_SIZE: Final = 64
-"""About what a message that waits takes beside its body and key."""
+"""About how many bytes a waiting message takes in addition to its body and key."""
 
 
 class PartitionQueue:
-    """The batches that wait for one partition, in order. `since_s` is when the first message of them was put.
+    """The batches that wait for one partition, in order. `since_s` is when their first message was put.
 
-    If the partition is None, the messages go to whichever partition is next in turn.
+    If the partition is None, the messages go to the partition that is next in turn.
     """
 
     def __init__(self, topic: PutsMany, partition: int | None) -> None:
@@ -48,8 +49,8 @@ class Batching:
 
     Any thread may put. Messages of one partition are written in the order of the puts, one batch at a time; batches of
     up to `in_flight` partitions are written at the same time. At most `buffer_bytes` wait; then a put waits for room. A
-    message is written once, even if the connection to a broker is lost meanwhile. If its outcome is not known, its
-    future raises OutcomeUnknown.
+    message is written once, even if the connection to a broker breaks in between. If the outcome of a put is not known,
+    its future raises OutcomeUnknown.
     """
 
     file_count = 0
@@ -95,7 +96,7 @@ class Batching:
         return False
 
     def after_fork(self) -> None:
-        """In a child process: the puts that wait belong to the parent."""
+        """In a child process: discards the waiting puts, because they belong to the parent."""
         self._reset()
         self._is_closed = True
 
@@ -149,7 +150,7 @@ class Batching:
         return topic
 
     def _make_room(self, size: int, wait: Duration) -> None:
-        """Returns when there is room for `size` more bytes. Raises BufferFull if there is none in time."""
+        """Waits until there is room for `size` more bytes. Raises BufferFull if there is none in time."""
         if size > self._buffer_size_max:
             raise BufferFull(size, self._buffer_size_max)
         if self._is_closed:
@@ -255,7 +256,7 @@ class Batching:
                 self._flushing -= 1
 
     def close(self, wait: Duration = WAIT_S_MAX) -> bool:
-        """Takes no more puts, and writes the rest. Returns whether that was done in time. Closing twice is fine."""
+        """Accepts no more puts, and writes the rest. Returns whether that was done in time. Closing twice is fine."""
         with self._mutex:
             self._is_closed = True
             self._work.notify_all()
@@ -275,7 +276,7 @@ class Batching:
 
 
 class PutsMany(Protocol):
-    """A topic, embedded or remote, as far as batching uses it."""
+    """The part of a topic, embedded or remote, that batching uses."""
 
     @property
     def name(self) -> str: ...
@@ -286,10 +287,9 @@ class PutsMany(Protocol):
 
 
 class GatheredBatch:
-    """Messages as columns. The holder of the lock of `ended` adds to it and ends it. One thread writes it.
+    """Messages as columns. The holder of the lock of `ended` adds messages and ends the batch. One thread writes it.
 
-    For speed there is one future for each message and no other object, and nothing is done for each message after the
-    write.
+    For speed, each message has one future and no other object, and nothing is done per message after the write.
     """
 
     __slots__ = ("_callbacks", "_errors", "_places", "bodies", "columns", "ended", "is_ended", "size")
@@ -356,13 +356,16 @@ class GatheredBatch:
         }
 
     def end(self) -> list[Callable[[], object]]:
-        """Marks the futures as done, and returns the callbacks to call. Frees the messages: futures may live long."""
+        """Marks the futures as done, and returns the callbacks to call.
+
+        Frees the messages, because futures may live long.
+        """
         self.is_ended, self.bodies, self.columns = True, [], ()
         callbacks, self._callbacks = self._callbacks, []
         return callbacks
 
     def when_ended(self, call: Callable[[], object]) -> None:
-        """Calls `call` when the futures are done, in the thread that wrote; at once if they are done already."""
+        """Calls `call` when the futures are done, in the thread that wrote; immediately if they are done already."""
         with self.ended:
             if not self.is_ended:
                 self._callbacks.append(call)
@@ -413,7 +416,9 @@ class PutFuture:
         return batch.outcome(self.row)
 
     def add_done_callback(self, call: Callable[[PutFuture], object]) -> None:
-        """Calls `call` with this future when it is done, in the thread that wrote; at once if it is done already."""
+        """Calls `call` with this future when it is done, in the thread that wrote; immediately if
+        it is done already.
+        """
         self.batch.when_ended(partial(call, self))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Broadcast: reads everything that is put to a topic from some place on. It stores no position."""
+"""Broadcast: reads all messages of a topic, from a start position on. It stores no position."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from warren.storage.format.tags import TagFilter
 class Broadcast:
     """One listener. It gets every message that passes its filter, ordered within each partition. One thread at a time.
 
-    It starts at the end of each partition, or at `start`: a place or time for all partitions, or a number for each
-    partition that is named. An iteration ends when no message came for `wait` seconds; with None it never ends.
+    It starts at the end of each partition, or at `start`: one place or time for all partitions, or a number for each
+    named partition. An iteration ends when no message came for `wait` seconds; if `wait` is None, it never ends.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Broadcast:
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
         """Returns up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
-        Raises FellBehind if retention removed the next messages; the next call goes on with the first message that is
+        Raises FellBehind if retention removed the next messages; the next call continues with the first message that is
         left.
         """
         checked_limit(limit)
@@ -73,9 +73,10 @@ class Broadcast:
                 turn = self._rotation.next_page(self._topic.logs, collected.room, self._filter)
             except WarrenError as error:
                 if not collected.messages:
-                    self._go_on(error)
+                    if isinstance(error, FellBehind):
+                        self._cursors[error.partition].position = error.first
                     raise
-                # First return what was read. The next call meets the error again and raises it.
+                # Messages that were read are returned first. The next call meets the error again and raises it.
                 self._rotation.turn_back()
                 break
             if turn is None:
@@ -86,10 +87,6 @@ class Broadcast:
             if not collected.room:
                 break
         return collected.messages
-
-    def _go_on(self, error: WarrenError) -> None:
-        if isinstance(error, FellBehind):
-            self._cursors[error.partition].position = error.first
 
     def _look(self) -> None:
         """Adds the partitions that were added to the topic, from their first message on."""

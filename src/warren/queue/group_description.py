@@ -1,4 +1,4 @@
-"""Describes where a group of a topic stands, without joining it."""
+"""Describes the progress of a group, without joining it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from warren.queue.stream.positions import stored_position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """Where a group stands in one partition.
+    """The progress of a group in one partition.
 
-    `next` is the number behind what a stream group has committed, and None for a queue group, which has no such
-    position. `behind` counts the messages that are not done, `end` is the end of the partition.
+    `next` is the number after the last message that a stream group has committed; it is None for a queue group, which
+    has no such position. `behind` counts the messages that are not done; `end` is the end of the partition.
     """
 
     partition: int
@@ -34,7 +34,10 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """One group. `members` is None for a queue group; `leased`, the leased messages, is None for a stream group."""
+    """One group.
+
+    `members` is None for a queue group; `leased`, the count of leased messages, is None for a stream group.
+    """
 
     topic: str
     group: str
@@ -58,7 +61,7 @@ def group_settings(topic: TopicView, group: str) -> GroupSettings:
 
 
 def describe_group(topic: LeasingTopic, group: str) -> GroupDescription:
-    """Returns what is known of a group now, without joining it."""
+    """Returns the current description of a group, without joining it."""
     settings = group_settings(topic, group)
     members = leased = None
     if settings.mode == "stream":
@@ -78,7 +81,7 @@ def describe_group(topic: LeasingTopic, group: str) -> GroupDescription:
 def _queue_standing(topic: LeasingTopic, group: str, settings: GroupSettings) -> tuple[int, dict[int, int]]:
     """Returns how many messages of a queue group are leased, and by partition how many are not done."""
     if not topic.filesystem.is_read_only:
-        # Opening the group also frees the leases of dead workers, and begins in partitions that were added.
+        # Opening the group also frees the leases of dead workers, and adds partitions that are new.
         with QueueGroup(topic, group, settings) as opened:
             return opened.in_flight(), opened.lag()
     leases = seen_leases(topic, group)
@@ -92,7 +95,7 @@ def _queue_standing(topic: LeasingTopic, group: str, settings: GroupSettings) ->
 
 def _stream_partition(topic: TopicView, group: str, number: int) -> GroupPartition:
     log = topic.partition(number)
-    # In a partition that was added since a member read last, the group begins with the first message.
+    # In a partition that was added after a member last read, the group begins with the first message.
     position = stored_position(log, group) if group in log.readers() else log.first
     end = log.end
     return GroupPartition(partition=number, next=position, end=end, behind=max(0, end - position))

@@ -22,13 +22,13 @@ from warren.storage.disk.filesystem import remove_tree
 
 
 def open_group(topic: LeasingTopic, name: str, mode: str, options: GroupOptions) -> StreamGroup | QueueGroup:
-    """Returns a new member of the group `name`, which is made if it does not exist.
+    """Returns a new member of the group `name`, and creates the group if it does not exist.
 
-    Raises SettingsDiffer if it exists and has another mode, or other settings than those given.
+    Raises SettingsDiffer if it exists with another mode, or with settings other than those given.
     """
     values = {"mode": mode, **_settings(options)}
     if values.get("tag", "") is None:
-        # Without a filter the group keeps the one that it has.
+        # Without a filter the group keeps its own filter.
         del values["tag"]
     settings = open_settings(topic.filesystem, topic.directory, name, values, topic.store.lock)
     if settings.mode == "queue":
@@ -37,7 +37,7 @@ def open_group(topic: LeasingTopic, name: str, mode: str, options: GroupOptions)
 
 
 def configure_group(topic: TopicView, name: str, options: GroupOptions) -> GroupSettings:
-    """Changes settings of a group, and returns those it has now. Raises NoSuchGroup if it does not exist."""
+    """Changes settings of a group, and returns its new settings. Raises NoSuchGroup if it does not exist."""
     checked_name("group", name, GROUP_NAME_SIZE_MAX)
     changes = _settings(options)
     settings = change_settings(topic.filesystem, topic.directory, name, changes, topic.store.lock)
@@ -65,7 +65,7 @@ def start_setting(start: object) -> object:
 
 
 def delete_group(topic: TopicView, name: str) -> None:
-    """Deletes a group, for every process. Its members raise NoSuchGroup from then on."""
+    """Deletes a group, for every process. Its members then raise NoSuchGroup."""
     checked_name("group", name)
     directory = paths.group_directory(topic.directory, name)
     store = topic.store
@@ -73,8 +73,7 @@ def delete_group(topic: TopicView, name: str) -> None:
     with store.lock:
         if not store.filesystem.exists(paths.group_file(directory)):
             raise NoSuchGroup(topic.name, name)
-        # Before the group's own files, so that a process that is killed in between leaves a group that can be deleted
-        # again.
+        # Removed before the group's own files, so that a group whose deletion was interrupted can be deleted again.
         for log in topic.logs:
             log.remove_reader(name)
         store.filesystem.remove(paths.group_file(directory))

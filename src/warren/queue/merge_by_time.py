@@ -12,7 +12,7 @@ from warren.message import Message
 
 
 class Reads(Protocol):
-    """A log, embedded or remote, as far as it is read here."""
+    """The part of a log, embedded or remote, that is read here."""
 
     def last(self, count: int = 1) -> list[Message]: ...
     def read(

@@ -21,7 +21,7 @@ REPLIES_AGE_S: Final = 3600.0
 
 
 class ReadsPages(Protocol):
-    """A log, embedded or remote, as far as a request waits in it for its answer."""
+    """The part of a log, embedded or remote, in which a request waits for its answer."""
 
     @property
     def end(self) -> int: ...
@@ -29,7 +29,7 @@ class ReadsPages(Protocol):
 
 
 class RequestStore(Protocol):
-    """A store, embedded or remote, as far as answers are put to its topics."""
+    """The part of a store, embedded or remote, to whose topics answers are put."""
 
     def has_topic(self, name: str) -> bool: ...
     def topic(self, name: str, partitions: int | None = None, **settings: Any) -> RequestTopic: ...
@@ -37,7 +37,7 @@ class RequestStore(Protocol):
 
 
 class RequestTopic(Protocol):
-    """A topic, embedded or remote, as far as requests are put to it."""
+    """The part of a topic, embedded or remote, to which requests are put."""
 
     @property
     def name(self) -> str: ...
@@ -87,7 +87,7 @@ class Question(NamedTuple):
     filter: TagFilter
 
     def answer(self, page: Page) -> Message:
-        """Returns the answer if it is among the messages that were read. Raises NoReply if not."""
+        """Returns the answer if it is among the messages that were read. Otherwise raises NoReply."""
         if not page.messages:
             raise NoReply(self.topic, self.timeout)
         return page.messages[0]
@@ -114,7 +114,9 @@ def ask(
 def _replies(topic: RequestTopic) -> RequestTopic:
     name = topic.name + REPLIES_SUFFIX
     if len(name) > NAME_SIZE_MAX:
-        raise BadInput(f"topic {str(topic.name)!r}: its name is too long for a topic of answers, {name!r}")
+        raise BadInput(
+            f"topic {str(topic.name)!r}: its name is too long for the name of its topic of answers, {name!r}"
+        )
     if topic.store.has_topic(name):
         return topic.store.topic(name)
     return topic.store.topic(name, durability=topic.settings.durability, retention_age_s=REPLIES_AGE_S)
@@ -124,7 +126,7 @@ def answer(topic: RequestTopic, message: Message, body: bytes) -> TopicReceipt:
     """Answers a request that was read from `topic`, and returns the receipt of the answer."""
     reply_to = message.headers.get(REPLY_TO)
     if reply_to is None:
-        raise BadInput("the message asks for no answer: it was not put with `request` or `reply_to`")
+        raise BadInput("the message expects no answer: it was not put with `request` or `reply_to`")
     replies = topic.store.existing_topic(reply_to.decode(errors="replace"))
     receipt: TopicReceipt = replies.put(body, tag=message.id, corr_offset=message.offset)
     return receipt

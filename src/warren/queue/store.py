@@ -12,6 +12,7 @@ from typing import Any, Final, Self, Unpack
 from warren.api.values import BatchingOptions
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import (
+    GONE,
     BadInput,
     CorruptSettings,
     IsAQueue,
@@ -20,6 +21,7 @@ from warren.errors import (
     NotAStore,
     ReadOnlyStore,
     StoreClosed,
+    UnsupportedByVersion,
     WarrenError,
 )
 from warren.queue.batching import Batching
@@ -41,7 +43,7 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, ReadO
 from warren.storage.disk.open_files import process_residents
 
 RETENTION_LOOK_S: Final = 30.0
-"""How often it is seen whether blocks can be retired."""
+"""How often the store checks whether blocks can be retired."""
 
 TOPIC_KIND: Final = "topic"
 QUEUE_KIND: Final = "queue"
@@ -51,7 +53,7 @@ QUEUE_KIND: Final = "queue"
 class Store:
     """A data directory. Any number of processes may have it open at the same time, and any thread may use it.
 
-    `defaults` are settings for topics that this object makes. With `keeps` a thread of this process delivers delayed
+    `defaults` are settings for topics that this object creates. With `keeps`, a thread of this process delivers delayed
     messages and retires old ones. Without it, that happens when `keep()` is called.
 
     A store that is opened with `read_only` changes nothing, and may lie in a directory that this process can only read.
@@ -82,7 +84,7 @@ class Store:
             self._require()
         self.lock = self._found_lock()
         with self.lock:
-            self.id = find_or_make_id(filesystem, self.path)
+            self.id = find_or_make_id(filesystem, self.path, is_read_only=read_only)
         self.session = (Onlooker if read_only else Session)(filesystem, paths.sessions_directory(self.path))
         if not read_only:
             self._begin_duties(keeps)
@@ -100,7 +102,7 @@ class Store:
         self.keeper.add(self.mover.run)
 
     def _require(self) -> None:
-        """Raises NotAStore, with what is there instead, if the directory is not a store."""
+        """Raises NotAStore, with a description of the path, if the directory is not a store."""
         if not self.filesystem.exists(self.path):
             raise NotAStore(self.path, "there is no such directory")
         if not self.filesystem.exists(paths.store_file(self.path)):
@@ -114,10 +116,24 @@ class Store:
             names = self.filesystem.names(self.path)
         except NotADirectoryError as error:
             raise NotAStore(self.path, "it is a file; a store is a directory") from error
-        # After a power cut while the store was made there may be only one of these.
-        if names and not {"topics", "store.json.new", "store.json", "store.lock"} & set(names):
-            raise NotAStore(self.path, f"the directory holds other files, such as {names[0]!r}")
+        # After a power cut during the creation of the store, only one of these may exist.
+        own_names = {"topics", "store.json.new", "store.json", "store.lock"}
+        if self.is_replicated:
+            own_names.add("replication")
+        if names and not own_names & set(names):
+            raise NotAStore(self.path, f"the directory contains other files, such as {names[0]!r}")
         return SharedLock(self.filesystem, paths.store_lock(self.path), self.clock)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether this process is the master of a store that has slaves."""
+        return self.filesystem.shipping is not None
+
+    @property
+    def life(self) -> str:
+        """What is new if unsynced data may have been lost: another start of the machine, or another master."""
+        shipping, boot = self.filesystem.shipping, self.filesystem.boot_id().hex()
+        return boot if shipping is None else f"{boot}.{shipping.epoch}"
 
     def check_open(self) -> None:
         """Raises StoreClosed if the store is closed."""
@@ -133,52 +149,63 @@ class Store:
     # --- Topics ---
 
     def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Topic:
-        """Returns the topic `name`, which is made if it does not exist, with one partition if `partitions` is None.
+        """Returns the topic `name`. Creates it if it does not exist, with one partition if `partitions` is None.
 
-        Raises SettingsDiffer if the topic exists and has other settings than those given.
+        Raises SettingsDiffer if the topic exists with settings other than those given.
         """
         self.check_open()
-        # The common call, for a topic that is open, costs one look at the disk: another process may have deleted it.
-        # A name that cannot be a key, from a caller without type checks, is refused by `_topic` like other bad names.
+        # The common call is for a topic that is open. It costs one check on disk, because another process may have
+        # deleted the topic. A name that cannot be a key, from a caller without type checks, is refused by `_topic` like
+        # other bad names.
         topic = self._topics.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]
         if topic is not None and partitions is None and not settings and self.filesystem.exists(topic.file):
             return topic
         return self._topic(name, partitions, settings, TOPIC_KIND)
 
     def _topic(self, name: str, partitions: int | None, settings: Mapping[str, Any], kind: str) -> Topic:
-        """Returns the topic `name`, which is made with this kind if it does not exist."""
+        """Returns the topic `name`, and creates it with this kind if it does not exist."""
         self.check_open()
         checked_name("topic", name)
         TOPIC_SETTINGS.check_names(settings)
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None or not self.has_topic(name):
-                topic = self._open_topic(name, partitions, settings, kind)
+                with self.lock:
+                    if self._read_settings(name) is None:
+                        new = self.new_settings(partitions, settings)
+                        self._check_dead_letter(new)
+                        self._make_topic(name, new, kind)
+                    topic = self._open_topic(name)
             topic.differs(partitions, settings)
             return topic
 
-    def _open_topic(self, name: str, partitions: int | None, settings: Mapping[str, Any], kind: str) -> Topic:
-        with self.lock:
-            kept = self._read_settings(name)
-            if kept is None:
-                kept = self.new_settings(partitions, settings)
-                self._check_dead_letter(kept)
-                self._make_topic(name, kept, kind)
-            is_queue = self._read_kind(name) == QUEUE_KIND
+    def _open_topic(self, name: str) -> Topic:
+        """Opens the topic `name`. Raises NoSuchTopic if it does not exist. The caller holds the mutex and the lock."""
+        settings = self._read_settings(name)
+        if settings is None:
+            raise NoSuchTopic(name)
+        is_queue = self._read_kind(name) == QUEUE_KIND
         old = self._topics.pop(name, None)
         if old is not None:
             old.close()
-        topic = self._topics[name] = Topic(self, name, kept, is_queue=is_queue)
+        topic = self._topics[name] = Topic(self, name, settings, is_queue=is_queue)
         return topic
 
     def new_settings(self, partitions: int | None, settings: Mapping[str, Any]) -> TopicSettings:
-        """Returns the settings of a topic that would be made with these. Raises BadInput if they are not valid."""
+        """Returns the settings that a new topic would get from these. Raises BadInput if they are not valid.
+
+        Raises UnsupportedByVersion if the store is replicated and the format cannot be.
+        """
         TOPIC_SETTINGS.check_names(settings)
         own = {"partitions": partitions} if partitions is not None else {}
-        return TopicSettings(**{**self._defaults, **settings, **own})
+        made = TopicSettings(**{**self._defaults, **settings, **own})
+        if self.is_replicated and not made.format.has_meta_data:
+            # Its records have no checksums that a slave could check.
+            raise UnsupportedByVersion("replication", made.version)
+        return made
 
     def note_owner(self, name: str, owner: str) -> None:
-        """Stores which user of a broker made the topic. Later calls change nothing."""
+        """Stores which user of a broker created the topic. Later calls change nothing."""
         path = paths.topic_file(paths.topic_directory(self.path, name))
         with self.lock:
             data = read_json(self.filesystem, path)
@@ -186,21 +213,21 @@ class Store:
                 write_json(self.filesystem, path, {**data, "owner": owner})
 
     def _read_kind(self, name: str) -> str:
-        """Returns the kind of the topic. Raises CorruptSettings for a kind that this release does not know."""
+        """Returns the kind of the topic. Raises CorruptSettings for a kind that this release does not support."""
         path = paths.topic_file(paths.topic_directory(self.path, name))
         kind = str((read_json(self.filesystem, path) or {}).get("kind", TOPIC_KIND))
         if kind not in (TOPIC_KIND, QUEUE_KIND):
-            raise CorruptSettings(path, f"kind {kind!r} is not known to this release")
+            raise CorruptSettings(path, f"this release does not support the kind {kind!r}")
         return kind
 
     def _check_dead_letter(self, settings: TopicSettings) -> None:
-        """Raises IsAQueue if dead letters would go into a queue."""
+        """Raises IsAQueue if dead letters would go into the topic of a durable queue."""
         if settings.dead_letter and self._read_kind(settings.dead_letter) == QUEUE_KIND:
             raise IsAQueue(settings.dead_letter)
 
     def _make_topic(self, name: str, settings: TopicSettings, kind: str) -> None:
         directory = paths.topic_directory(self.path, name)
-        # The rest of a deletion that was interrupted.
+        # Removes the rest of a deletion that was interrupted.
         remove_tree(self.filesystem, directory)
         self.filesystem.make_directory(directory)
         now_us = self.clock.now_ns() // 1000
@@ -228,12 +255,16 @@ class Store:
         """Returns the topic `name`. Raises NoSuchTopic if it does not exist."""
         if not self.has_topic(name):
             raise NoSuchTopic(name)
-        # Without the mutex, because a thread that makes or deletes a topic of many partitions holds it for seconds.
+        # Without the mutex, because a thread that creates or deletes a topic of many partitions holds it for seconds.
         topic = self._topics.get(name)
-        return self.topic(name) if topic is None else topic
+        if topic is not None:
+            return topic
+        with self._mutex, self.lock:
+            # Never makes the topic: another process may have deleted it since the check above.
+            return self._topics.get(name) or self._open_topic(name)
 
     def opened_topic(self, name: str) -> Topic | None:
-        """Returns the topic if this process has it open, whatever other processes did to it; otherwise None."""
+        """Returns the topic if this process has it open, even if another process deleted it; otherwise None."""
         return self._topics.get(name)
 
     def describe(self, name: str) -> TopicDescription:
@@ -246,11 +277,11 @@ class Store:
         checked_name("topic", name)
         with self._mutex:
             with self.lock:
-                kept = self._read_settings(name)
-                if kept is None:
+                settings = self._read_settings(name)
+                if settings is None:
                     raise NoSuchTopic(name)
                 path = paths.topic_file(paths.topic_directory(self.path, name))
-                changed = kept.changed(changes)
+                changed = settings.changed(changes)
                 self._check_dead_letter(changed)
                 write_json(self.filesystem, path, {**(read_json(self.filesystem, path) or {}), **changed.to_json()})
             topic = self._topics.get(name)
@@ -281,14 +312,15 @@ class Store:
             del self._topics[name]
             for log in topic.logs:
                 log.remove()
-            # The mover holds this lock during a delivery, so no delivery is under way here.
+            # The mover holds this lock during a delivery, so no delivery runs here.
             with topic.delay.lock:
                 for parking in parkings:
                     parking.log.remove()
                 remove_tree(self.filesystem, topic.directory)
-                # A process that waits for the lock finds that it is gone.
+                # A process that waits for the lock then sees that the topic was deleted.
                 topic.delay.lock.close()
-            # Again for file systems that keep the names of open files: the lock file and the maps are closed by now.
+            # Once more, for file systems that keep the names of open files: the lock file and the maps are closed by
+            # now.
             remove_tree(self.filesystem, topic.directory)
         self.wakeup.ring()
 
@@ -302,7 +334,7 @@ class Store:
     ) -> DurableQueue[Any]:
         """Returns the durable queue `name`, which has the methods of `queue.Queue` and is shared by processes.
 
-        It is a topic of the same name with one partition. The space of items that were taken is freed. Only queues put
+        It is stored in a topic of the same name with one partition. The space of taken items is freed. Only queues put
         into such a topic. Raises NotAQueue if `name` is an ordinary topic.
 
         `codec` says how items become bytes: "json", "bytes" or "pickle", or an object with `dumps` and `loads`. Reading
@@ -311,8 +343,8 @@ class Store:
         checked_codec = codec_of(codec)
         self.check_writable()
         if settings.get("partitions", 1) != 1:
-            # Checked before the topic is made: a topic with more partitions cannot be a queue.
-            raise BadInput(f"partitions {settings['partitions']!r}: a queue has 1 partition")
+            # Checked before the topic is created: a topic with more partitions cannot be a queue.
+            raise BadInput(f"partitions {settings['partitions']!r}: expected 1 for a queue")
         if not self.has_topic(name):
             settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
         topic = self._topic(name, None, settings, QUEUE_KIND)
@@ -340,7 +372,7 @@ class Store:
     # --- Keeping house ---
 
     def keep(self) -> float:
-        """Does the work that is due, and returns after how many seconds there is more to do."""
+        """Does the work that is due. Returns after how many seconds there is more to do."""
         self.check_writable()
         return min(self.renewals.run(), self.keeper.keep())
 
@@ -362,13 +394,22 @@ class Store:
         settings = self._read_settings(name)
         rules = settings and (settings.retention_age_s, settings.retention_bytes, settings.retention_consumed)
         if rules and any(rules):
-            self.topic(name).retire()
+            try:
+                # Not `topic`, which would make the topic again if another process deleted it just now.
+                self.existing_topic(name).retire()
+            except (NoSuchTopic, *GONE):
+                # Only a deletion explains the error. If the topic still exists, it is damaged.
+                if self.has_topic(name):
+                    raise
 
     def _forget_deleted(self, names: Iterable[str]) -> None:
-        """Forgets topics that other processes deleted. Their disk space is free once all have closed their files."""
+        """Closes topics that other processes deleted.
+
+        Their disk space is free once all processes have closed their files.
+        """
         for name in set(self._topics).difference(names):
             with self._mutex:
-                # A topic that was made meanwhile is not in the list.
+                # A topic that was created in the meantime is not in the list.
                 if not self.has_topic(name):
                     self._topics.pop(name, None)
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, Unpack, overload
 
 from warren.api.values import ColumnOptions, GroupOptions, MessageFields, PutManyOptions, PutOptions, When, Where
-from warren.clock import Clock, Duration, microseconds
+from warren.clock import Duration, microseconds
 from warren.errors import GONE, BadInput, IsAQueue, NoSuchPartition, NoSuchTopic, SettingsDiffer, WarrenError
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue.broadcast import Broadcast
@@ -35,7 +35,6 @@ from warren.queue.state.routing import partition_of, split_by_partition
 from warren.queue.state.settings import TopicSettings, check_sizes
 from warren.queue.stream.stream_group import StreamGroup
 from warren.storage import Log
-from warren.storage.disk.filesystem import FileSystem
 from warren.storage.format.columns import Batch
 from warren.storage.format.limits import BODY_SIZE_MAX
 
@@ -63,12 +62,13 @@ class Topic:
 
     def __init__(self, store: TopicStore, name: str, settings: TopicSettings, *, is_queue: bool = False) -> None:
         self.store, self.settings, self.is_queue = store, settings, is_queue
+        self.filesystem, self.clock = store.filesystem, store.clock
         self.name = Origin(name)
         self.name.answer = functools.partial(answer, self)
         self.directory = paths.topic_directory(store.path, name)
         self.file = paths.topic_file(self.directory)
         self.delay = Delay(self)
-        # Not from 0: otherwise programs that put one message and end would all put it to partition 0.
+        # Does not start at 0. Otherwise programs that put one message and end would all put it to partition 0.
         self._turn = itertools.count(store.clock.now_ns() // 1000)
         self._logs: list[Log] = []
         self._members: weakref.WeakSet[StreamGroup | QueueGroup] = weakref.WeakSet()
@@ -79,13 +79,13 @@ class Topic:
     def take_settings(self, settings: TopicSettings) -> None:
         """Applies the settings. Opens the logs again if a setting that concerns them has changed."""
         old, self.settings = self.settings, settings
-        concerned = ("durability", "block_size", "compression")
+        concerned = ("durability", "block_size", "compression", "replication")
         closing = self._logs if any(getattr(old, name) != getattr(settings, name) for name in concerned) else []
-        kept = [] if closing else self._logs
+        unchanged = [] if closing else self._logs
         # A new list, so that other threads never see half of it. If two threads do this at the same time, both make the
         # same list.
-        self._logs = [*kept, *map(self._open_log, range(len(kept), settings.partitions))]
-        self._partition_count = settings.partitions
+        self._logs = [*unchanged, *map(self._open_log, range(len(unchanged), settings.partitions))]
+        self.partition_count = settings.partitions
         # No body is small enough for the topic of a queue. So the size check, which every put makes anyway, also
         # refuses these puts, and only then `check_takes_puts` finds the reason. This costs an ordinary put nothing.
         takes_none = self.is_queue or self.store.is_read_only
@@ -103,6 +103,7 @@ class Topic:
             durability=settings.durability,
             block_size=settings.block_size,
             compression=settings.compression,
+            replication=settings.log_replication,
             topic=self.name,
             partition=partition,
             filesystem=store.filesystem,
@@ -111,14 +112,14 @@ class Topic:
 
     def see_partitions(self) -> int:
         """Returns the number of partitions, including those that another process has added."""
-        path = paths.partition_directory(self.directory, self._partition_count)
+        path = paths.partition_directory(self.directory, self.partition_count)
         if self.filesystem.exists(path):
             path = self.file
             data = read_json(self.filesystem, path)
             if data is not None:
                 count = TopicSettings.from_json(path, data).partitions
                 self.take_settings(dataclasses.replace(self.settings, partitions=count))
-        return self._partition_count
+        return self.partition_count
 
     @property
     def logs(self) -> Sequence[Log]:
@@ -127,24 +128,25 @@ class Topic:
         return self._logs
 
     @property
-    def filesystem(self) -> FileSystem:
-        return self.store.filesystem
+    def waits_for_replicas(self) -> bool:
+        return self.store.is_replicated and self.settings.replication == "sync"
 
     @property
-    def clock(self) -> Clock:
-        return self.store.clock
+    def syncs_answers(self) -> bool:
+        return self.settings.durability == "commit" or self.waits_for_replicas
 
     @property
-    def partition_count(self) -> int:
-        return self._partition_count
+    def loses_nothing(self) -> bool:
+        is_async = self.store.is_replicated and self.settings.replication == "async"
+        return self.settings.durability == "commit" and not is_async
 
     def partition(self, number: int) -> Log:
         """Returns the log of one partition, with `at`, `read`, `backwards`, `find_time`, `scan` and more.
 
         Raises NoSuchPartition if the topic has fewer partitions.
         """
-        if number not in range(self._partition_count):
-            raise NoSuchPartition(self.name, number, self._partition_count)
+        if number not in range(self.partition_count):
+            raise NoSuchPartition(self.name, number, self.partition_count)
         return self.logs[number]
 
     # --- Putting ---
@@ -192,7 +194,7 @@ class Topic:
             fields = MessageFields(key, tag, headers, id, corr_offset)
             return self.delay.put(body, self.delay.due_us(delay, deliver_at), fields, partition)
         if partition is None:
-            number = self.route(key)
+            number = 0 if self.partition_count == 1 else self.route(key)
             log = self.logs[number]
         else:
             number = partition
@@ -260,7 +262,7 @@ class Topic:
             batch = Batch(bodies, **columns)
             return self.delay.put_many(batch, self.delay.due_us(delay, deliver_at), tag=tag, partition=partition)
         try:
-            if columns.get("keys") is None or partition is not None or self._partition_count == 1:
+            if columns.get("keys") is None or partition is not None or self.partition_count == 1:
                 number = self._next() if partition is None else partition
                 return Places(number, self.partition(number).append_many(bodies, tag=tag, **columns))
             return self._put_by_key(Batch(bodies, **columns), tag)
@@ -269,7 +271,7 @@ class Topic:
 
     def _put_by_key(self, batch: Batch, tag: str) -> list[Place]:
         places = [Place(-1, -1)] * len(batch.bodies)
-        for part in split_by_partition(batch, self._partition_count, self._next()):
+        for part in split_by_partition(batch, self.partition_count, self._next()):
             numbers = self.logs[part.partition].append_many(**part.batch._asdict(), tag=tag)
             for row, number in zip(part.rows, numbers, strict=True):
                 places[row] = Place(part.partition, number)
@@ -286,7 +288,7 @@ class Topic:
         try:
             size = len(body)
         except TypeError as error:
-            raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
+            raise BadInput(f"body: expected bytes, not {type(body).__name__}") from error
         if size > self.put_size_max:
             self.check_takes_puts()
             check_sizes((body,), self.put_size_max)
@@ -298,18 +300,18 @@ class Topic:
             check_sizes(bodies, self.put_size_max)
 
     def _next(self) -> int:
-        return next(self._turn) % self._partition_count
+        return next(self._turn) % self.partition_count
 
     def route(self, key: bytes | None) -> int:
         """Returns the partition of a message with this key. Without a key, partitions take turns."""
-        if self._partition_count == 1:
+        if self.partition_count == 1:
             return 0
         if key is None:
             return self._next()
         try:
-            return partition_of(key, self._partition_count)
+            return partition_of(key, self.partition_count)
         except TypeError as error:
-            raise BadInput(f"a key is bytes, not {type(key).__name__}") from error
+            raise BadInput(f"key: expected bytes, not {type(key).__name__}") from error
 
     # --- What is parked ---
 
@@ -320,7 +322,7 @@ class Topic:
     def cancel(self, handle_id: str) -> bool:
         """Cancels a delayed message by the id of its handle.
 
-        Returns True if it will never be delivered, False if it is too late.
+        Returns True if it will never be delivered, False if it was delivered already.
         """
         self.store.check_writable()
         return self.delay.cancel(handle_id)
@@ -332,7 +334,7 @@ class Topic:
         return last_by_time(self.logs, count)
 
     def since(self, when: When, *, tag: str | None = None) -> Iterator[Message]:
-        """Yields the messages from the time `when` up to the present end, sorted by time over all partitions."""
+        """Yields the messages from the time `when` up to the current end, sorted by time over all partitions."""
         return self._merged(when, None, tag)
 
     def between(self, start: When, end: When, *, tag: str | None = None) -> Iterator[Message]:
@@ -357,12 +359,12 @@ class Topic:
     def group(
         self, name: str, *, mode: Literal["stream", "queue"] = "stream", **options: Unpack[GroupOptions]
     ) -> StreamGroup | QueueGroup:
-        """Returns a member of the group (consumer group) `name`, which is made if it does not exist.
+        """Returns a member of the group (consumer group) `name`, and creates it if it does not exist.
 
         The members of a group share its messages. In a stream group each member owns partitions and reads them in
-        order. In a queue group each worker takes messages one by one. An option that is left out stays as the group has
-        it. Raises SettingsDiffer if the group has another mode, or other settings than those given: `configure_group`
-        changes them.
+        order. In a queue group each worker takes messages one by one. An option that is omitted keeps its value. Raises
+        SettingsDiffer if the group has another mode, or settings other than those given: `configure_group` changes
+        them.
         """
         self.store.check_writable()
         member = open_group(self, name, mode, options)
@@ -400,7 +402,7 @@ class Topic:
         return configure_group(self, name, changes)
 
     def describe_group(self, name: str) -> GroupDescription:
-        """Returns how far a group has come, without joining it. Raises NoSuchGroup if it does not exist."""
+        """Returns the progress of a group, without joining it. Raises NoSuchGroup if it does not exist."""
         self.store.check_open()
         return describe_group(self, name)
 
@@ -422,7 +424,7 @@ class Topic:
     # --- Keeping house ---
 
     def describe(self) -> TopicDescription:
-        """Returns the present settings, partitions and groups of the topic, without reading a message."""
+        """Returns the current settings, partitions and groups of the topic, without reading a message."""
         self.refresh()
         return TopicDescription(
             topic=str(self.name),
@@ -438,7 +440,7 @@ class Topic:
     def configure(self, **changes: Any) -> TopicSettings:
         """Changes settings, for every process, and returns the new ones.
 
-        Other processes see them when they open the topic next.
+        Other processes apply them when they next open the topic.
         """
         return self.store.configure_topic(self.name, changes)
 
@@ -447,8 +449,8 @@ class Topic:
         self.store.check_writable()
         if self.settings.retention_consumed:
             for member in list(self._members):
-                # A worker that takes nothing does not say by itself what it has consumed. One that was deleted or
-                # cannot be read says nothing, and what it has not consumed is kept.
+                # An idle worker does not report by itself what it has consumed. If it was deleted or cannot be read, it
+                # reports nothing, and what it has not consumed is kept.
                 if isinstance(member, QueueGroup):
                     with suppress(WarrenError, *GONE):
                         member.report_consumed()
@@ -459,9 +461,9 @@ class Topic:
         """Raises SettingsDiffer if the caller expects a setting that the topic does not have."""
         expected = dict(settings) if partitions is None else {"partitions": partitions, **settings}
         for name, value in expected.items():
-            kept = getattr(self.settings, name)
-            if kept != value:
-                raise SettingsDiffer(f"topic {str(self.name)!r}", name, value, kept, "change it with topic.configure()")
+            own = getattr(self.settings, name)
+            if own != value:
+                raise SettingsDiffer(f"topic {str(self.name)!r}", name, value, own, "change it with topic.configure()")
 
     def close(self) -> None:
         """Closes the members of groups, and the logs. The store calls this."""
@@ -472,7 +474,7 @@ class Topic:
         _close(logs)
 
     def __repr__(self) -> str:
-        return f"<Topic {self.name}, {self._partition_count} partitions, in {os.path.basename(self.store.path)}>"
+        return f"<Topic {self.name}, {self.partition_count} partitions, in {os.path.basename(self.store.path)}>"
 
 
 def _close(logs: Sequence[Log]) -> None:

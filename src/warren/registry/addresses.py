@@ -6,7 +6,9 @@ import re
 from typing import Final, NamedTuple
 
 from warren.errors import BadInput
-from warren.registry.limits import SERVERS_MAX
+
+SERVERS_MAX: Final = 15
+"""The servers of one ensemble, and the addresses that a client is given."""
 
 CLIENT_PORT: Final = 2181
 PEER_PORT: Final = 2888
@@ -18,7 +20,7 @@ MEMBER: Final = re.compile(rf"{HOST}(?::(?P<peer>\d{{1,5}}):(?P<election>\d{{1,5
 
 
 class Address(NamedTuple):
-    """Where a server listens for clients. `host` has no brackets."""
+    """The address on which a server listens for clients. `host` has no brackets."""
 
     host: str
     port: int
@@ -28,7 +30,7 @@ class Address(NamedTuple):
 
 
 class EnsembleMember(NamedTuple):
-    """A server of an ensemble: where it listens for the other servers, and where for their elections."""
+    """A server of an ensemble: its host, its port for the other servers, and its port for elections."""
 
     host: str
     peer_port: int = PEER_PORT
@@ -39,7 +41,7 @@ class EnsembleMember(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """Returns the addresses of a list with commas. Raises BadInput if it is not one."""
+    """Returns the addresses of a comma-separated list. Raises BadInput if it is not valid."""
     addresses = []
     for part in _parts(text):
         match = ADDRESS.fullmatch(part)
@@ -50,7 +52,7 @@ def parse_addresses(text: str) -> list[Address]:
 
 
 def parse_members(text: str) -> list[EnsembleMember]:
-    """Returns the servers of an ensemble from a list with commas. Raises BadInput if it is not one."""
+    """Returns the servers of an ensemble from a comma-separated list. Raises BadInput if it is not valid."""
     members = []
     for part in _parts(text):
         match = MEMBER.fullmatch(part)
@@ -64,26 +66,26 @@ def parse_members(text: str) -> list[EnsembleMember]:
     places = [place for member in members for place in ((member.host, member.peer_port), (member.host, member[2]))]
     if len(set(places)) < len(places):
         raise BadInput(
-            "--servers: two servers have the same host and port; on one machine give each its own ports, such as "
+            "--servers: two servers have the same host and port; on one machine each needs its own ports, such as "
             "127.0.0.1:2888:3888,127.0.0.1:2889:3889,127.0.0.1:2890:3890"
         )
     return members
 
 
 def checked_port(port: str | int, where: str) -> int:
-    """Returns `port` as a number. Raises BadInput if it is not one from 1 to PORT_MAX."""
+    """Returns `port` as a number. Raises BadInput if it is not from 1 to PORT_MAX."""
     if not 1 <= int(port) <= PORT_MAX:
         raise BadInput(f"{where}: the port {port} is not from 1 to {PORT_MAX}")
     return int(port)
 
 
 def bracketed(host: str) -> str:
-    """Returns a host as it stands before a port: an IPv6 address in brackets."""
+    """Returns a host in the form that precedes a port: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def _parts(text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > SERVERS_MAX:
-        raise BadInput(f"{len(parts)} servers are named, and {SERVERS_MAX} are the most")
+        raise BadInput(f"{len(parts)} servers are named; expected at most {SERVERS_MAX}")
     return parts

@@ -14,13 +14,13 @@ SERVER_JARS: Final = (
     "zookeeper",
     "zookeeper-jute",
     "slf4j-api",
-    # Without this one the server dies when it starts.
+    # Without this jar the server dies when it starts.
     "metrics-core",
-    # Without this one the server listens and never serves, because it cannot write its first snapshot.
+    # Without this jar the server listens but never serves, because it cannot write its first snapshot.
     "snappy-java",
 )
 LOG_JARS: Final = ("log4j-api", "log4j-core", "log4j-slf4j2-impl")
-"""Without them the server says nothing, not even why it fails."""
+"""Without these jars the server logs nothing, not even why it fails."""
 TLS_JARS: Final = (
     "netty-buffer",
     "netty-codec",
@@ -38,7 +38,7 @@ TLS_JARS: Final = (
 def class_path(directory: str | None = None, *, is_tls: bool = False) -> list[str]:
     """Returns the jars of a server, from `directory` or from the installed PySpark.
 
-    Raises JarsMissing, which names all of them, if some are missing.
+    If some are missing, raises JarsMissing, which names all of them.
     """
     place = jars_directory() if directory is None else directory
     try:

@@ -1,4 +1,4 @@
-"""Connects to a ZooKeeper by its addresses. Everything that needs a registry comes through here."""
+"""Connects to a ZooKeeper by its addresses. Every user of a registry connects through this module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CONNECT_S_DEFAULT: Final = 10.0
 PROTECTED: Final = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")
-"""The nodes that a new ZooKeeper has, which every client may read at first."""
+"""The nodes of a new ZooKeeper, which every client may read at first."""
 
 
 def connect_registry(
@@ -28,14 +28,14 @@ def connect_registry(
     secret: str | None = None,
     tls: TlsFiles | None = None,
 ) -> ZooKeeperRegistry:
-    """Returns a session at the servers of `addresses`, a list with commas such as `a,b:2182`.
+    """Returns a session at the servers of `addresses`, a comma-separated list such as `a,b:2182`.
 
     Raises ClusterMissing if kazoo is not installed, and RegistryUnreached if no server answers within `connect_s`.
     """
     parsed = parse_addresses(addresses)
     checked_wait(connect_s, "connect_s")
     require_kazoo()
-    # Imported here, because only clusters need the package of the extra.
+    # Imported here because only clusters need the package of the extra.
     from warren.registry.zookeeper import ZooKeeperRegistry
 
     registry = ZooKeeperRegistry(parsed, session_s=session_s, call_s=call_s, secret=secret, tls=tls)
@@ -54,7 +54,7 @@ def require_kazoo() -> None:
 
 
 def protect_root(addresses: str, secret: str, tls: TlsFiles | None) -> None:
-    """Takes the root of the tree, and ZooKeeper's own nodes, from everyone who does not have the secret.
+    """Denies the root of the tree, and ZooKeeper's own nodes, to every client without the secret.
 
     The servers must know the digest of the secret. Safe to repeat.
     """

@@ -1,4 +1,4 @@
-"""The Java process of a ZooKeeper server: how it is started and stopped, and that it never outlives its parent."""
+"""The Java process of a ZooKeeper server: how it is started and stopped. It never outlives its parent."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ JAVA_FLAGS: Final = (
     "-Xms32m",
     "-Xmx128m",
     "-XX:+UseSerialGC",
-    # The server lives with the first compiler: it starts faster and takes half of the memory.
+    # The first compiler is enough: the server starts faster and takes half of the memory.
     "-XX:TieredStopAtLevel=1",
-    # A server without memory answers nothing and keeps its port. The next one recovers.
+    # A server without memory sends no answers but keeps its port. The next one recovers.
     "-XX:+ExitOnOutOfMemoryError",
-    # The digest of a secret depends on it.
+    # The digest of a secret depends on the encoding.
     "-Dfile.encoding=UTF-8",
 )
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 PR_SET_PDEATHSIG: Final = 1
 OUTPUT_SIZE_MAX: Final = 1 << 20
-"""From this size on, the file with Java's output is moved aside when a server starts."""
+"""Above this size, the file with Java's output is moved aside when a server starts."""
 
 
 def java_command(executable: str, jars: Sequence[str], log_settings: str, configuration: str) -> list[str]:
@@ -34,10 +34,10 @@ def java_command(executable: str, jars: Sequence[str], log_settings: str, config
 
 
 def start_java(command: Sequence[str], output: str) -> subprocess.Popen[bytes]:
-    """Starts a Java that writes to the file `output`. It is killed if the thread that calls this ends before it does.
+    """Starts a Java that writes to the file `output`. It is killed if the calling thread ends before it does.
 
-    Ctrl-C at the terminal does not reach it: its parent decides when it stops. On other systems than Linux it outlives
-    a parent that is killed, and the next start says that the port is in use.
+    Ctrl-C at the terminal does not reach it: its parent decides when it stops. On systems other than Linux it outlives
+    a parent that is killed, and the next start reports that the port is in use.
     """
     if os.path.exists(output) and os.path.getsize(output) > OUTPUT_SIZE_MAX:
         os.replace(output, f"{output}.1")
@@ -48,7 +48,7 @@ def start_java(command: Sequence[str], output: str) -> subprocess.Popen[bytes]:
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent(),
+            preexec_fn=end_with_parent(),
         )
 
 
@@ -62,12 +62,16 @@ def stop_java(process: subprocess.Popen[bytes], within_s: float) -> None:
         process.wait()
 
 
-def _end_with_parent() -> _EndWithParent | None:
+def end_with_parent() -> _EndWithParent | None:
+    """Returns what runs in a child before its program does, so that the kernel kills it when its parent dies.
+
+    None on other systems than Linux. The parent is the thread that starts the child.
+    """
     return _EndWithParent() if sys.platform == "linux" else None
 
 
 class _EndWithParent:
-    """Runs in the child before Java does: the kernel shall kill it when its parent dies."""
+    """Runs in the child before Java does: the kernel will kill the child when its parent dies."""
 
     def __init__(self) -> None:
         # Loaded before the fork, because the child must not wait for a lock that another thread held.
@@ -77,5 +81,5 @@ class _EndWithParent:
     def __call__(self) -> None:
         self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._parent:
-            # The parent died before the kernel knew.
+            # The parent died before the kernel was informed.
             os._exit(1)

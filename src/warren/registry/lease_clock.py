@@ -8,12 +8,12 @@ from warren.clock import Clock
 
 
 class LeaseClock:
-    """Counts from the moment at which the last request was sent that was answered. Any thread may use it.
+    """Counts from the time at which the last answered request was sent. Any thread may use it.
 
     The server restarts the timeout of a session when it receives a request, which is later than when the client sent
-    it. So a session is alive at the server at least as long as this clock says, but for one tick of the server if a
-    follower dies after it answered. Nothing that was acknowledged may depend on it.
-    kazoo does not say that a session is over while no server answers, so this clock is what a caller may trust.
+    it. So the session is alive at the server at least as long as this clock says, except for one tick of the server if
+    a follower dies after it answered. Nothing that was acknowledged may depend on it. While no server answers, kazoo
+    does not report that a session is over, so callers rely on this clock.
     """
 
     def __init__(self, session_s: float, clock: Clock) -> None:
@@ -28,7 +28,9 @@ class LeaseClock:
         return self._clock.steady_s()
 
     def answered(self, sent_s: float) -> None:
-        """Records that a request was answered. Answers may come in any order. Ignores one for an older session."""
+        """Records that a request was answered. Answers may come in any order. Ignores an answer for
+        an older session.
+        """
         with self._lock:
             if sent_s >= self._began_s and (self._sent_s is None or sent_s > self._sent_s):
                 self._sent_s = sent_s
@@ -50,7 +52,7 @@ class LeaseClock:
         return self._session_s
 
     def remaining_s(self) -> float:
-        """Returns for how long the session is certain to live: 0.0 if it may be over, or there was none yet."""
+        """Returns how long the session is certain to live: 0.0 if it may be over, or if there was none yet."""
         with self._lock:
             if self._sent_s is None:
                 return 0.0

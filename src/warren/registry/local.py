@@ -1,6 +1,6 @@
 """A registry inside one process, with seeded faults: for simulations and tests.
 
-Everything that a ZooKeeper may do to its clients can be made to happen here, and again with the same seed.
+Everything that a ZooKeeper may do to its clients can be made to happen here, and repeated with the same seed.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ NEVER: Final = float("inf")
 
 
 class Fault(Enum):
-    """What may happen to one call."""
+    """A fault that may happen to one call."""
 
     LOST_BEFORE = "the request is lost, and the change is not made"
     LOST_AFTER = "the change is made, and the answer is lost"
     LATE = "the answer is lost, and the change is made later, at the latest before the next call of the session"
-    DELAY = "the answer takes a while, perhaps longer than the caller waits"
-    DISCONNECT = "the connection is cut for a while, perhaps for longer than the session lives"
+    DELAY = "the answer is delayed, possibly longer than the caller waits"
+    DISCONNECT = "the connection is cut for some time, possibly longer than the session lives"
     EXPIRE = "the session is over, and a new one begins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How likely each fault is for one call, from 0 to 1, and how long pauses are."""
+    """The probability of each fault for one call, from 0 to 1, and the length of pauses."""
 
     rates: dict[Fault, float] = field(default_factory=dict)
     delay_s_max: float = 1.0
@@ -91,21 +91,21 @@ class LocalEnsemble:
             return registry
 
     def disconnect(self, registry: LocalRegistry, for_s: float = NEVER) -> None:
-        """Cuts the connection of a session. It comes back by itself after `for_s` seconds."""
+        """Cuts the connection of a session. It is connected again after `for_s` seconds."""
         with self._lock:
             if registry._cut_s is None:
                 registry._cut_s = self.clock.steady_s()
             registry._back_s = self.clock.steady_s() + for_s
 
     def reconnect(self, registry: LocalRegistry) -> None:
-        """Connects a session again; a new one, if it has expired meanwhile. Its watches are called."""
+        """Connects a session again, or a new one if it has expired in the meantime. Its watches are called."""
         with self._lock:
             registry._back_s = self.clock.steady_s()
             self._move_on()
         self._deliver_unless_held()
 
     def expire(self, registry: LocalRegistry) -> None:
-        """Ends a session at the server. If it is connected, the next one begins at once."""
+        """Ends a session at the server. If it is connected, the next one begins immediately."""
         with self._lock:
             self._expire(registry)
         self._deliver_unless_held()
@@ -115,7 +115,7 @@ class LocalEnsemble:
         registry._planned.extend(faults)
 
     def deliver(self) -> int:
-        """Runs the callbacks that are due, and those that become due by it. Returns how many ran."""
+        """Runs the callbacks that are due, and those that become due as a result. Returns how many ran."""
         count = 0
         while True:
             with self._lock:
@@ -130,7 +130,7 @@ class LocalEnsemble:
             try:
                 callback()
             except Exception:
-                # The watches of others are called all the same.
+                # The other watches are called nevertheless.
                 LOGGER.exception("the callback of a watch on %s failed", path)
             finally:
                 with self._lock:
@@ -138,7 +138,7 @@ class LocalEnsemble:
             count += 1
 
     def move_on(self) -> None:
-        """Lets happen what is due by the clock: reconnections, and the ends of sessions."""
+        """Carries out everything that is due by the clock: reconnections, and the ends of sessions."""
         with self._lock:
             self._move_on()
         self._deliver_unless_held()
@@ -167,7 +167,7 @@ class LocalEnsemble:
             self._connected(registry)
 
     def _connected(self, registry: LocalRegistry) -> None:
-        """The client has a connection again, and learns whether its session is over. All its watches are called."""
+        """Connects the client again. It learns whether its session is over, and all its watches are called."""
         if registry._is_over:
             registry._is_over = False
             registry._number = self._next_session()
@@ -178,7 +178,7 @@ class LocalEnsemble:
     def _end_session(self, registry: LocalRegistry) -> None:
         if not registry._is_over:
             registry._is_over = True
-            # A server does not execute what arrives for a session that is over.
+            # A server does not execute requests of a session that is over.
             registry._late.clear()
             self._touch(self._tree.end_session(registry._number, self._now_ms()))
 
@@ -215,7 +215,7 @@ class LocalEnsemble:
 
 
 class LocalRegistry:
-    """One session at a LocalEnsemble. Keeps the contract of Registry."""
+    """One session at a LocalEnsemble. Implements the contract of Registry."""
 
     def __init__(self, ensemble: LocalEnsemble, number: int, session_s: float, call_s: float) -> None:
         self.session_s = session_s
@@ -245,7 +245,7 @@ class LocalRegistry:
             return self._ensemble._tree.children(path)
 
     def write(self, changes: Sequence[Change], within_s: float | None = None) -> Outcome:
-        """Makes all changes at once or none."""
+        """Makes all changes together or none."""
         checked_changes(changes)
         fault = self._arrive(within_s, is_write=True)
         ensemble = self._ensemble
@@ -262,7 +262,7 @@ class LocalRegistry:
                 case _:
                     outcome = ensemble._apply(self, changes)
             if fault in (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE):
-                # An answer is lost with its connection, and the next one is there at once.
+                # The answer is lost with its connection, and the next connection exists immediately.
                 ensemble._connected(self)
         if fault is Fault.DELAY and not self._is_answered_in_time(within_s):
             outcome = UNKNOWN
@@ -276,7 +276,7 @@ class LocalRegistry:
         with ensemble._lock:
             self._check_open()
             if sum(map(len, self._watches.values())) >= WATCHES_MAX:
-                raise BadInput(f"a registry may have {WATCHES_MAX} watches, and this would be more")
+                raise BadInput(f"a registry may have {WATCHES_MAX} watches, and this call would exceed that")
             self._watches.setdefault(path, []).append(callback)
             if self._cut_s is None:
                 ensemble._due[self._index, path, callback] = self
@@ -302,7 +302,7 @@ class LocalRegistry:
         return self._number
 
     def remaining_s(self) -> float:
-        """Returns for how long the session is certain to live if no server answers any more."""
+        """Returns for how long the session is certain to live if no server answers from now on."""
         self._ensemble.move_on()
         with self._ensemble._lock:
             if self._is_closed:
@@ -324,7 +324,7 @@ class LocalRegistry:
         ensemble._deliver_unless_held()
 
     def _arrive(self, within_s: float | None, *, is_write: bool = False) -> Fault | None:
-        """Lets a request arrive at the ensemble. Returns the fault that a write has to execute.
+        """Delivers a request to the ensemble. Returns the fault that a write has to execute.
 
         Raises RegistryUnreached if the request does not arrive in time, or if it is a read without an answer.
         """
@@ -354,7 +354,7 @@ class LocalRegistry:
         return None
 
     def _is_answered_in_time(self, within_s: float | None) -> bool:
-        """Lets the time of a delayed answer pass, up to the deadline."""
+        """Waits for a delayed answer, up to the deadline. Returns whether it came in time."""
         ensemble = self._ensemble
         wait_s = self._call_s if within_s is None else within_s
         delay_s = ensemble._random.random() * ensemble.faults.delay_s_max

@@ -44,7 +44,7 @@ class LocalTree:
     def apply(self, changes: Sequence[Change], session: int, now_ms: int) -> tuple[Outcome, list[str]]:
         """Makes all changes, or none if one is refused.
 
-        Returns the outcome, and the paths of which the node or the list of children changed.
+        Returns the outcome, and the paths whose node or list of children changed.
         """
         self._transaction += 1
         undo: list[Undo] = []
@@ -63,7 +63,7 @@ class LocalTree:
         return DONE, list(dict.fromkeys(touched))
 
     def end_session(self, session: int, now_ms: int) -> list[str]:
-        """Deletes the ephemeral nodes of a session. Returns the paths that this touched."""
+        """Deletes the ephemeral nodes of a session. Returns the paths that changed."""
         paths = sorted(path for path, node in self._nodes.items() if node.owner == session)
         return self.apply([Delete(path) for path in paths], session, now_ms)[1] if paths else []
 
@@ -86,7 +86,7 @@ class LocalTree:
         return None
 
     def _make(self, change: Change, session: int, now_ms: int) -> list[Undo]:
-        """Makes a change that is not refused. Returns the steps that undo it, in the order in which they were done."""
+        """Makes a change that was not refused. Returns the steps that undo it, in the order of the changes."""
         path = change.path
         siblings = self._children.get(parent_of(path), set())
         name = path.rpartition("/")[2]

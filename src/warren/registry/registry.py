@@ -7,18 +7,27 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from warren.errors import BadInput, TooLarge
-from warren.registry.limits import CALL_S_MAX, CHANGE_SIZE, CHANGES_MAX, PATH_SIZE_MAX, WRITE_SIZE_MAX
+
+CHANGE_SIZE: Final = 256
+"""The bytes that one change takes in a request in addition to its path and data: kind, version and ACL."""
+CHANGES_MAX: Final = 1000
+"""The changes of one write."""
+
+WRITE_SIZE_MAX: Final = 0xFFFFF - 4096
+"""All changes of one write. ZooKeeper closes the connection of a client that sends more than its jute.maxbuffer."""
+PATH_SIZE_MAX: Final = 1024
+CALL_S_MAX: Final = 600.0
 
 ANY_VERSION: Final = -1
-"""Stands for whatever version a node has."""
+"""Stands for any version of a node."""
 Callback: TypeAlias = Callable[[], None]
 
 
 class Node(NamedTuple):
-    """What a node of the tree holds.
+    """The content of a node of the tree.
 
     `version` starts at 0 and grows by 1 with each Set. `created` is greater for nodes that were created later, so a
-    node that was deleted and created again is another one. `owner` is the session of an ephemeral node, and 0 for a
+    node that was deleted and created again is a different one. `owner` is the session of an ephemeral node, and 0 for a
     persistent one. `modified_ms` is the time of the last change by the clock of the server that made it.
     """
 
@@ -37,7 +46,7 @@ class Check(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Makes a node. Its parent must exist. An ephemeral node goes with the session that made it."""
+    """Creates a node. Its parent must exist. An ephemeral node is deleted with the session that created it."""
 
     path: str
     data: bytes = b""
@@ -63,17 +72,17 @@ Change: TypeAlias = Check | Create | Set | Delete
 
 
 class Reason(Enum):
-    """Why a change was refused."""
+    """The reason why a change was refused."""
 
     EXISTS = "the node exists already"
-    MISSING = "there is no such node, or its parent is missing"
+    MISSING = "the node or its parent does not exist"
     VERSION = "the node has another version"
     NOT_EMPTY = "the node has children"
     EPHEMERAL_PARENT = "an ephemeral node cannot have children"
 
 
 class Outcome(NamedTuple):
-    """What became of a write: DONE, UNKNOWN, or refused because of one change.
+    """The result of a write: DONE, UNKNOWN, or refused because of one change.
 
     `change` is the index of the first change that was refused, and `reason` says why. Then nothing was changed.
     """
@@ -84,7 +93,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Every change was made, at once."""
+        """Every change was made, in one step."""
         return self.state == "done"
 
     @property
@@ -94,7 +103,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """The answer was lost. A `read` of the same registry that comes later and is answered shows the truth."""
+        """The answer was lost. A later `read` of the same registry, once it is answered, shows the result."""
         return self.state == "unknown"
 
 
@@ -118,8 +127,9 @@ class Registry(Protocol):
     def read(self, path: str, within_s: float | None = None) -> Node | None:
         """Returns the node, or None if it does not exist.
 
-        Sees every write that any client was answered before this call began, and every write of this registry,
-        also one whose outcome is UNKNOWN: if this call does not see such a write, it was not made and never will be.
+        Sees every write that was acknowledged to any client before this call began. It also sees every write of this
+        registry, even one whose outcome is UNKNOWN: if this call does not see such a write, it was not made and never
+        will be.
         """
         ...
 
@@ -128,7 +138,7 @@ class Registry(Protocol):
         ...
 
     def write(self, changes: Sequence[Change], within_s: float | None = None) -> Outcome:
-        """Makes all changes at once or none. A later change sees what an earlier one did.
+        """Makes all changes in one step, or none. A later change sees the effect of an earlier one.
 
         The outcome is UNKNOWN if the changes were sent and no answer came. They are never sent again: the caller reads
         and decides.
@@ -138,13 +148,13 @@ class Registry(Protocol):
     def watch(self, path: str, callback: Callback) -> None:
         """Calls `callback` soon, after the node or its list of children may have changed, and after each reconnection.
 
-        It means "look again": several changes may cause one call, and a call may come without a change. It runs on a
-        thread of the registry, one callback at a time, and may use the registry. The node need not exist.
+        A call means "read again": several changes may cause one call, and a call may come without a change. It runs on
+        a thread of the registry, one callback at a time, and may use the registry. The node need not exist.
         """
         ...
 
     def unwatch(self, path: str, callback: Callback) -> None:
-        """Ends a watch. A callback that runs at this moment is not waited for."""
+        """Ends a watch. Does not wait for a callback that is running."""
         ...
 
     def is_connected(self) -> bool:
@@ -152,35 +162,39 @@ class Registry(Protocol):
         ...
 
     def session(self) -> int:
-        """Returns the number of the session, 0 before the first one. A new number means that ephemeral nodes went."""
+        """Returns the number of the session, 0 before the first one.
+
+        A new number means that ephemeral nodes were deleted.
+        """
         ...
 
     def remaining_s(self) -> float:
-        """Returns for how long the session is certain to live if no server answers any more. 0.0 means it may be over.
+        """Returns how long the session is certain to live if no server answers from now on. 0.0 means that it may be
+        over.
 
-        Measured on the steady clock, from the moment at which the last request was sent that was answered.
+        Measured on the steady clock, from the time at which the last answered request was sent.
         """
         ...
 
     def close(self) -> None:
-        """Ends the session and its ephemeral nodes. Watches are not called any more."""
+        """Ends the session and its ephemeral nodes. Watches are no longer called."""
         ...
 
 
 def checked_changes(changes: Sequence[Change]) -> Sequence[Change]:
-    """Returns `changes`. Raises BadInput if a registry cannot take them as one write."""
+    """Returns `changes`. Raises BadInput if a registry cannot make them in one write."""
     if not 1 <= len(changes) <= CHANGES_MAX:
         raise BadInput(f"a write has {len(changes)} changes; expected 1 to {CHANGES_MAX}")
     size = 0
     for change in changes:
         checked_path(change.path)
         if change.path == "/" and isinstance(change, Create | Delete):
-            raise BadInput("the root of the tree is always there")
+            raise BadInput("the root of the tree always exists")
         if not isinstance(change, Create) and not ANY_VERSION <= change.version < 1 << 31:
-            raise BadInput(f"{change.path}: the version {change.version} is not one that a node can have")
+            raise BadInput(f"{change.path}: the version {change.version} is not possible for a node")
         data = change.data if isinstance(change, Create | Set) else b""
         if not isinstance(data, bytes):
-            raise BadInput(f"{change.path}: the data of a node are bytes")
+            raise BadInput(f"{change.path}: the data of a node must be bytes")
         size += CHANGE_SIZE + len(change.path.encode()) + len(data)
     if size > WRITE_SIZE_MAX:
         raise TooLarge("a write to the registry", size, WRITE_SIZE_MAX)
@@ -190,7 +204,7 @@ def checked_changes(changes: Sequence[Change]) -> Sequence[Change]:
 def checked_path(path: str) -> str:
     """Returns `path`. Raises BadInput if ZooKeeper has no node with such a path."""
     if not path.startswith("/"):
-        raise BadInput(f"path {path[:200]!r}: it starts with a slash")
+        raise BadInput(f"path {path[:200]!r}: it must start with a slash")
     if path == "/":
         return path
     try:
@@ -201,14 +215,14 @@ def checked_path(path: str) -> str:
         raise TooLarge("the path of a node", size, PATH_SIZE_MAX)
     for name in path[1:].split("/"):
         if name in ("", ".", ".."):
-            raise BadInput(f"path {path[:200]!r}: {name!r} is no name of a node")
+            raise BadInput(f"path {path[:200]!r}: {name!r} is not a valid name of a node")
     if any(map(_is_forbidden, path)):
-        raise BadInput(f"path {path[:200]!r}: a character of it is not allowed")
+        raise BadInput(f"path {path[:200]!r}: it has a character that is not allowed")
     return path
 
 
 def checked_wait(within_s: float, what: str = "within_s") -> float:
-    """Returns `within_s`. Raises BadInput if a call cannot take that long."""
+    """Returns `within_s`. Raises BadInput if it is not a valid time limit of a call."""
     if not 0 < within_s <= CALL_S_MAX:
         raise BadInput(f"{what}: expected more than 0 and at most {CALL_S_MAX:g} seconds, not {within_s!r}")
     return within_s
@@ -220,6 +234,6 @@ def parent_of(path: str) -> str:
 
 
 def _is_forbidden(character: str) -> bool:
-    """Tells whether ZooKeeper forbids a character: control characters, private ones and non-characters."""
+    """Returns whether ZooKeeper forbids a character: control characters, private ones and non-characters."""
     code = ord(character)
     return code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or 0xFFF0 <= code <= 0xFFFF

@@ -1,4 +1,4 @@
-"""What protects a registry: the secret of the cluster, and the files of TLS."""
+"""The protection of a registry: the secret of the cluster, and the files of TLS."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from warren.errors import BadInput
-from warren.registry.limits import SECRET_SIZE_MAX, SECRET_SIZE_MIN
 from warren.tls import tls_context
 
+SECRET_SIZE_MIN: Final = 8
+SECRET_SIZE_MAX: Final = 1024
+
 SECRET_USER: Final = "warren"
-"""The name beside the secret in the ACL of every node."""
+"""The user name that goes with the secret in the ACL of every node."""
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """The files of a cluster's TLS. Servers and clients use the same: each shows its certificate and checks the other.
+    """The files of a cluster's TLS. Servers and clients use the same: each shows its certificate and checks the
+    other's.
 
-    `authority` has signed all certificates. `key` is the private key of `certificate`. A client `checks_host` unless it
-    asks the server that it has started itself, which may have any name.
+    `authority` has signed all certificates. `key` is the private key of `certificate`. A client `checks_host`, except
+    when it connects to a server that it has started itself, which may have any name.
     """
 
     authority: str
@@ -40,12 +43,17 @@ class TlsFiles:
         return context
 
     def of_own_server(self) -> TlsFiles:
-        """Returns the files for a client of the server that this process started, whatever its certificate's name."""
+        """Returns the files for a client of the server that this process started, which may have any name in its
+        certificate.
+        """
         return replace(self, checks_host=False)
 
 
 def tls_files(authority: str | None, certificate: str | None, key: str | None) -> TlsFiles | None:
-    """Returns the three files, or None if none is named. Raises BadInput if only some are, or one cannot be used."""
+    """Returns the three files, or None if none is named.
+
+    Raises BadInput if only some are named, or one cannot be used.
+    """
     if authority is None and certificate is None and key is None:
         return None
     if authority is None or certificate is None or key is None:
@@ -56,7 +64,7 @@ def tls_files(authority: str | None, certificate: str | None, key: str | None) -
 
 
 def read_secret(path: str) -> str:
-    """Returns the first line of a file that only its owner may read. Raises BadInput if it is not a good secret."""
+    """Returns the first line of a file that only its owner may read. Raises BadInput if it is not a valid secret."""
     try:
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & OTHERS:
@@ -79,6 +87,9 @@ def checked_secret(secret: str) -> str:
 
 
 def secret_digest(secret: str) -> str:
-    """Returns what a server has to know of the secret so that its holder may use every node. SHA-1 is ZooKeeper's."""
+    """Returns the digest by which a server recognises the secret. Its holder may use every node.
+
+    SHA-1 is ZooKeeper's choice.
+    """
     digest = hashlib.sha1(f"{SECRET_USER}:{secret}".encode(), usedforsecurity=False).digest()
     return f"{SECRET_USER}:{base64.b64encode(digest).decode()}"

@@ -1,4 +1,4 @@
-"""One ZooKeeper server as a supervised child of this process: started, watched, started again, stopped."""
+"""One ZooKeeper server as a supervised child of this process: started, watched, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from warren.registry.server_files import ServerSettings, directory_lock, write_f
 from warren.registry.status import ServerStatus, ask_status
 
 START_S_MAX: Final = 60.0
-"""How long a server that stands alone may take to serve. One of an ensemble waits for the others without limit."""
+"""How long a standalone server may take until it serves. A server of an ensemble waits for the
+others without a limit.
+"""
 QUORUM_NOTICE_S: Final = 10.0
-"""When a server of an ensemble says that it still waits for the others."""
+"""After this time a server of an ensemble reports that it still waits for the others."""
 STOP_S_MAX: Final = 10.0
 """How long a server may take to stop before it is killed."""
 POLL_S: Final = 0.05
@@ -35,19 +37,19 @@ RESTARTS_MAX: Final = 8
 STEADY_S: Final = 60.0
 LOG_TAIL_SIZE: Final = 4096
 ANY_HOST: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""How a server that listens on all addresses is reached from its own machine."""
+"""The address by which the own machine reaches a server that listens on all addresses."""
 
 Event = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Restarts:
-    """Says how long to wait before a server that died is started again. The pauses grow while it keeps dying."""
+    """Computes how long to wait before a server that died is started again. The pauses grow while it keeps dying."""
 
     count: int = 0
 
     def next_pause_s(self, served_s: float) -> float | None:
-        """Returns the pause after a server that served for `served_s`. None if it has died too often in a row."""
+        """Returns the pause after a server that served for `served_s`; None if it has died too often in a row."""
         if served_s >= STEADY_S:
             self.count = 0
         self.count += 1
@@ -57,9 +59,9 @@ class Restarts:
 
 
 class Server:
-    """Runs a server until `stop` is called. `run` belongs to one thread, `stop` to any thread or signal handler.
+    """Runs a server until `stop` is called. One thread calls `run`; any thread or signal handler may call `stop`.
 
-    The child dies with the thread that is in `run`, also if this process is killed.
+    The child dies with the thread that is in `run`, even if this process is killed.
     """
 
     def __init__(
@@ -94,10 +96,10 @@ class Server:
         self._is_stopping = True
 
     def run(self) -> None:
-        """Starts the server, calls `serves` each time it serves, and starts it again when it dies.
+        """Starts the server, calls `serves` each time it begins to serve, and restarts it when it dies.
 
-        Raises an error with advice if the directory, a port or Java cannot be used, and ServerFailed if the server
-        dies too often.
+        Raises an error with advice if the directory, a port or Java cannot be used, and ServerFailed if the server dies
+        too often.
         """
         java = find_java(self._environment, program="ZooKeeper", extra="cluster")
         with directory_lock(self.settings):
@@ -134,7 +136,7 @@ class Server:
             self._exit_code = process.returncode
 
     def _wait_until_serving(self, process: subprocess.Popen[bytes]) -> bool:
-        """Returns whether the server serves: False if it died, or `stop` was called, before it did."""
+        """Returns True when the server serves; False if it died, or `stop` was called, before it did."""
         begun_s = self._clock.steady_s()
         is_noticed = False
         while process.poll() is None and not self._is_stopping:
@@ -151,7 +153,10 @@ class Server:
         return False
 
     def _is_announced(self, status: ServerStatus) -> bool:
-        """Calls `serves`. Returns False if the server stopped serving meanwhile. Then it is asked again."""
+        """Calls `serves`.
+
+        Returns False if the server stopped serving in the meantime; then its status is requested again.
+        """
         try:
             self._serves(status)
         except RegistryUnreached as error:
@@ -160,7 +165,7 @@ class Server:
         return True
 
     def status(self) -> ServerStatus:
-        """Asks the server for its status."""
+        """Requests the status of the server."""
         return ask_status(self.near_address, self._context, STATUS_S)
 
     @property
@@ -170,7 +175,7 @@ class Server:
         return Address(ANY_HOST.get(host, host), port)
 
     def _check_ports(self) -> None:
-        """Raises CannotListen if a port is in use. Java would only say so in its log."""
+        """Raises CannotListen if a port is in use. Java would only report it in its log."""
         check_port(self.settings.address)
         member = self.settings.own_member
         if member is not None:
@@ -186,7 +191,9 @@ class Server:
         return ServerFailed(str(self.settings.address), reason, self.settings.log)
 
     def _last_words(self) -> str:
-        """Returns how the server ended: the signal, or the last line with an error in what Java or the server wrote."""
+        """Returns how the server ended: the signal, or the last line with an error in the output of
+        Java or the server.
+        """
         if self._exit_code < 0:
             return f"killed by {signal.Signals(-self._exit_code).name}"
         for path in (self.settings.java_log, self.settings.log):
@@ -201,7 +208,7 @@ def check_port(address: Address) -> None:
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As Java does: a port whose last connections have just ended is free.
+            # As Java does: a port whose last connections have just ended counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
             probe.listen(1)

@@ -23,8 +23,9 @@ from typing import Final
 
 from warren.errors import BadInput, ServerDirectoryInUse
 from warren.registry.addresses import Address, EnsembleMember
-from warren.registry.limits import SERVER_ID_MAX
 from warren.registry.security import TlsFiles
+
+SERVER_ID_MAX: Final = 255
 
 TICK_MS: Final = 500
 """ZooKeeper's unit of time. A session lasts 2 to 20 ticks."""
@@ -36,7 +37,7 @@ SETTINGS: Final[Mapping[str, str | int]] = {
     "autopurge.snapRetainCount": 3,
     "autopurge.purgeInterval": 1,
     "4lw.commands.whitelist": "srvr,mntr",
-    # By default the servers of an ensemble that start together may need half a minute to find each other.
+    # With the default, the servers of an ensemble that start together may need half a minute to find each other.
     "fastleader.maxNotificationInterval": 400,
 }
 NETTY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
@@ -57,13 +58,13 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 5
 """
 PKCS8: Final = "-----BEGIN PRIVATE KEY-----"
-"""How a key starts in the only format that ZooKeeper reads."""
+"""The first line of a key in the only format that ZooKeeper reads."""
 PRIVATE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """One server: where it stores and listens. Without `members` it stands alone; else it is number `id` of them.
+    """One server: where it stores and listens. Without `members` it is standalone; otherwise it is number `id` of them.
 
     With `super_digest` the holder of the cluster's secret may use every node.
     """
@@ -76,7 +77,7 @@ class ServerSettings:
     tls: TlsFiles | None = None
 
     def check(self) -> None:
-        """Raises BadInput if the number and the members do not fit each other."""
+        """Raises BadInput if the number and the members do not match."""
         if bool(self.members) != (self.id is not None):
             raise BadInput("--id and --servers belong together: a server of an ensemble needs both")
         if self.id is not None and not 1 <= self.id <= min(len(self.members), SERVER_ID_MAX):
@@ -86,7 +87,7 @@ class ServerSettings:
 
     @property
     def own_member(self) -> EnsembleMember | None:
-        """Returns this server as a member of its ensemble, or None if it stands alone."""
+        """Returns this server as a member of its ensemble, or None if it is standalone."""
         return None if self.id is None else self.members[self.id - 1]
 
     def path(self, *names: str) -> str:
@@ -95,12 +96,12 @@ class ServerSettings:
 
     @property
     def log(self) -> str:
-        """Returns the file in which the server says what it does."""
+        """Returns the log file of the server."""
         return self.path("log", "zookeeper.log")
 
     @property
     def java_log(self) -> str:
-        """Returns the file in which Java says what it does."""
+        """Returns the log file of Java."""
         return self.path("log", "java.log")
 
 
@@ -121,7 +122,7 @@ def configuration(settings: ServerSettings) -> str:
 
 
 def escaped(text: str) -> str:
-    """Returns a value as it stands in a file of Java properties, which are Latin-1."""
+    """Returns a value in the encoding of Java properties files, which are Latin-1."""
     return "".join(
         f"\\u{unit:04x}" if unit > 0x7E or unit < 0x20 else "\\\\" if unit == 0x5C else chr(unit)
         for unit in _utf_16(text)
@@ -144,9 +145,9 @@ def write_files(settings: ServerSettings) -> None:
 
 @contextmanager
 def directory_lock(settings: ServerSettings) -> Iterator[None]:
-    """Makes the directory if it is missing, and keeps other processes and other servers away from it.
+    """Creates the directory if it does not exist, and locks out other processes and other servers.
 
-    Raises ServerDirectoryInUse if it belongs to another server, or to something else.
+    Raises ServerDirectoryInUse if it belongs to another server, or has other content.
     """
     _check_kind(settings)
     os.makedirs(settings.directory, mode=0o700, exist_ok=True)
@@ -172,7 +173,7 @@ def _check_kind(settings: ServerSettings) -> None:
     except NotADirectoryError:
         raise ServerDirectoryInUse(settings.directory, "it is a file") from None
     if names and "server.lock" not in names:
-        raise ServerDirectoryInUse(settings.directory, "it has other files in it; name a new directory")
+        raise ServerDirectoryInUse(settings.directory, "it contains other files; name a new directory")
 
 
 def _check_identity(settings: ServerSettings) -> None:
@@ -181,7 +182,7 @@ def _check_identity(settings: ServerSettings) -> None:
     except FileNotFoundError:
         return
     if number != str(settings.id or ""):
-        remedy = f"give --id {number} and --servers, or another directory"
+        remedy = f"use --id {number} and --servers, or another directory"
         raise ServerDirectoryInUse(settings.directory, f"it belongs to server {number} of an ensemble; {remedy}")
 
 

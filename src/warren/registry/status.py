@@ -1,7 +1,7 @@
-"""The status of a ZooKeeper server: its answer to `srvr`, which is the only one that shows whether it serves.
+"""The status of a ZooKeeper server: its answer to `srvr`, the only command that shows whether it serves.
 
-A server answers `ruok` with `imok` as soon as it listens, even if it will never serve because it has no quorum,
-or because a jar is missing. Only the line `Mode:` of `srvr` says that it serves.
+A server answers `ruok` with `imok` as soon as it listens, even if it will never serve because it has no quorum, or
+because a jar is missing. Only the line `Mode:` of `srvr` shows that it serves.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from typing import Any, Final
 
 from warren.clock import SYSTEM_CLOCK
 from warren.registry.addresses import Address
-from warren.registry.limits import STATUS_S_DEFAULT, STATUS_SIZE_MAX
+
+STATUS_S_DEFAULT: Final = 3.0
+"""How long a server may take to show its status."""
+STATUS_SIZE_MAX: Final = 64 * 1024
+"""The largest answer to a question for the status that is read."""
 
 QUESTION: Final = b"srvr"
 FORBIDDEN: Final = "not in the whitelist"
-NOT_SERVING: Final = "it answers, but does not serve: it has no quorum, or still starts"
+NOT_SERVING: Final = "it answers, but does not serve: it has no quorum, or is still starting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """What a server says about itself. `mode` is empty unless it serves; then `reason` says why it does not."""
+    """The report of a server about itself. `mode` is empty unless it serves; then `reason` says why it does not."""
 
     address: Address
     mode: str = ""
@@ -55,7 +59,7 @@ class ServerStatus:
 def ask_status(
     address: Address, context: ssl.SSLContext | None = None, within_s: float = STATUS_S_DEFAULT
 ) -> ServerStatus:
-    """Asks one server. Returns within `within_s` seconds, whatever the server does."""
+    """Requests the status of one server. Returns within `within_s` seconds, even if the server hangs."""
     try:
         return parse_status(address, _answer(address, context, within_s))
     except TimeoutError:
@@ -67,13 +71,13 @@ def ask_status(
 def ask_statuses(
     addresses: Sequence[Address], context: ssl.SSLContext | None = None, within_s: float = STATUS_S_DEFAULT
 ) -> list[ServerStatus]:
-    """Asks all servers at the same time."""
+    """Requests the status of all servers at the same time."""
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         return list(pool.map(lambda address: ask_status(address, context, within_s), addresses))
 
 
 def parse_status(address: Address, text: str) -> ServerStatus:
-    """Reads the answer to `srvr`."""
+    """Parses the answer to `srvr`."""
     facts = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if FORBIDDEN in text:
         reason = "it does not answer `srvr`: add it to 4lw.commands.whitelist in its zoo.cfg"

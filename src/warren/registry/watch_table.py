@@ -15,7 +15,7 @@ LOGGER: Final = logging.getLogger(__name__)
 ARMED_MAX: Final = 100
 """How many watches are armed with one call."""
 RETRY_S: Final = 1.0
-"""When watches that could not be armed are tried again, if no reconnection comes first."""
+"""After this time, watches that could not be armed are tried again, unless a reconnection comes first."""
 Arm = Callable[[Sequence[str]], None]
 
 
@@ -41,13 +41,13 @@ class WatchTable:
         """Adds a watch. Its callback runs soon, when the watch is armed. Raises BadInput if there are too many."""
         with self._condition:
             if self._count >= WATCHES_MAX:
-                raise BadInput(f"a registry may have {WATCHES_MAX} watches, and this would be more")
+                raise BadInput(f"a registry may have {WATCHES_MAX} watches, and this call would exceed that")
             self._callbacks.setdefault(path, []).append(callback)
             self._count += 1
             self._mark([path])
 
     def remove(self, path: str, callback: Callback) -> bool:
-        """Removes a watch. Returns whether the path has others."""
+        """Removes a watch. Returns whether the path has other watches."""
         with self._condition:
             callbacks = self._callbacks.get(path, [])
             if callback in callbacks:
@@ -58,12 +58,12 @@ class WatchTable:
             return bool(callbacks)
 
     def mark(self, path: str) -> None:
-        """Makes a watch due, because something changed. Does not block."""
+        """Makes a watch due, because its node may have changed. Does not block."""
         with self._condition:
             self._mark([path])
 
     def mark_all(self) -> None:
-        """Makes every watch due, because the connection is a new one. Does not block."""
+        """Makes every watch due, because there is a new connection. Does not block."""
         with self._condition:
             self._mark(list(self._callbacks))
 
@@ -122,5 +122,5 @@ class WatchTable:
             try:
                 callback()
             except Exception:
-                # The other watches are called all the same.
+                # The other watches are called nevertheless.
                 LOGGER.exception("the callback of a watch on %s failed", path)

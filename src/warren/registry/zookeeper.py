@@ -1,8 +1,9 @@
-"""A registry at a ZooKeeper. The only module that uses kazoo, and the place where its traps are met.
+"""A registry at a ZooKeeper. The only module that uses kazoo. It works around kazoo's pitfalls.
 
-kazoo queues calls without limit while it has no connection, never says that a session is over while no server answers,
-keeps watches for one event only, and must not be called by its own listeners. So every call here has a deadline, few
-calls may wait, a clock of our own says how long the session is certain, and listeners only leave a note for a thread.
+kazoo queues calls without a limit while it has no connection, never reports that a session is over while no server
+answers, keeps a watch for one event only, and must not be called by its own listeners. So every call here has a
+deadline, few calls may wait, an own clock says how long the session is certain to live, and listeners only leave a note
+for a thread.
 """
 
 from __future__ import annotations
@@ -42,17 +43,7 @@ from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import BadInput, RegistryBusy, RegistryClosed, RegistryDenied, RegistryFailed, RegistryUnreached
 from warren.registry.addresses import Address
 from warren.registry.lease_clock import LeaseClock
-from warren.registry.limits import (
-    CALL_S_DEFAULT,
-    CALLS_MAX,
-    CLOSE_S_MAX,
-    HEARTBEATS_PER_SESSION,
-    RECONNECT_S_MAX,
-    RECONNECT_S_MIN,
-    SESSION_S_DEFAULT,
-    SESSION_S_MAX,
-    SESSION_S_MIN,
-)
+from warren.registry.limits import CALL_S_DEFAULT, SESSION_S_DEFAULT
 from warren.registry.registry import (
     DONE,
     UNKNOWN,
@@ -73,6 +64,19 @@ from warren.registry.registry import (
 from warren.registry.security import SECRET_USER, TlsFiles, checked_secret
 from warren.registry.watch_table import WatchTable
 
+CALLS_MAX: Final = 64
+"""The calls of one registry that wait for a connection or an answer. One more is refused, and never queued."""
+SESSION_S_MIN: Final = 1.0
+"""kazoo may hang while it reconnects if sessions are very short."""
+SESSION_S_MAX: Final = 60.0
+CLOSE_S_MAX: Final = 3.0
+"""How long `close` waits for ZooKeeper to end the session."""
+HEARTBEATS_PER_SESSION: Final = 4
+"""How often in a session timeout the registry asks ZooKeeper for a sign of life."""
+RECONNECT_S_MIN: Final = 0.05
+RECONNECT_S_MAX: Final = 1.0
+"""The first and the longest pause between two rounds of connection attempts."""
+
 LOGGER: Final = logging.getLogger(__name__)
 REASONS: Final[dict[type[KazooException], Reason]] = {
     NodeExistsError: Reason.EXISTS,
@@ -82,18 +86,20 @@ REASONS: Final[dict[type[KazooException], Reason]] = {
     NoChildrenForEphemeralsError: Reason.EPHEMERAL_PARENT,
 }
 LOST: Final = (ConnectionLoss, OperationTimeoutError, RequestTimeoutError, SessionExpiredError, SessionMovedError)
-"""Errors after which the request may have been executed, or not."""
+"""Errors after which the request may or may not have been executed."""
 READ_TIMEOUT_PART: Final = 2 / 3
-"""kazoo waits this part of the session timeout for an answer."""
+"""kazoo waits for an answer for this part of the session timeout."""
 
 Send = Callable[[], Sequence[Any]]
-"""Sends requests in order, and returns kazoo's results of them."""
+"""Sends requests in order, and returns kazoo's results for them."""
 
 
 class ZooKeeperRegistry:
-    """One session at a time at a ZooKeeper, in the background. Keeps the contract of Registry; any thread may call it.
+    """One session at a time at a ZooKeeper, in the background. Implements the contract of Registry; any thread may call
+    it.
 
-    Connects by itself, and again whenever the connection is lost. `wait_until_connected` waits for the first time.
+    Connects automatically, and again whenever the connection is lost. `wait_until_connected` waits for the first
+    connection.
     """
 
     def __init__(
@@ -157,7 +163,7 @@ class ZooKeeperRegistry:
         return sorted(self._read(path, within_s, lambda: self._client.get_children_async(path)) or ())
 
     def write(self, changes: Sequence[Change], within_s: float | None = None) -> Outcome:
-        """Makes all changes at once or none."""
+        """Makes all changes together or none."""
         checked_changes(changes)
         request = self._client.transaction()
         for change in changes:
@@ -194,11 +200,11 @@ class ZooKeeperRegistry:
         return self._session
 
     def remaining_s(self) -> float:
-        """Returns for how long the session is certain to live if no server answers any more."""
+        """Returns for how long the session is certain to live if no server answers from now on."""
         return self._lease.remaining_s()
 
     def close(self) -> None:
-        """Ends the session. Returns within a few seconds, also if no server answers."""
+        """Ends the session. Returns within a few seconds, even if no server answers."""
         with self._condition:
             if self._is_closed:
                 return
@@ -206,7 +212,7 @@ class ZooKeeperRegistry:
             self._is_live = False
             self._condition.notify_all()
         self._watches.close()
-        # kazoo waits without limit for its connection attempt, so a thread does this waiting.
+        # kazoo waits for its connection attempt without a limit, so a thread does this waiting.
         stopper = Thread(target=self._stop, name="warren registry end", daemon=True)
         stopper.start()
         stopper.join(CLOSE_S_MAX)
@@ -214,7 +220,7 @@ class ZooKeeperRegistry:
         self._watches.join(CLOSE_S_MAX)
 
     def wait_until_connected(self, within_s: float) -> None:
-        """Waits until a server answers. Raises RegistryUnreached, with the reason that was seen last, if none does."""
+        """Waits until a server answers. Otherwise raises RegistryUnreached, with the last known reason."""
         deadline_s = self._clock.steady_s() + within_s
         with self._condition:
             while not self.is_connected():
@@ -280,7 +286,7 @@ class ZooKeeperRegistry:
     def _sent(self, send: Send, deadline_s: float) -> Sequence[Any]:
         """Sends requests and waits for their answers until the deadline. Ends the call that `_enter` counted.
 
-        A call without an answer is counted until kazoo gives it up: it is still in kazoo's queue.
+        A call without an answer is counted until kazoo gives it up, because it is still in kazoo's queue.
         """
         try:
             results = send()
@@ -303,13 +309,16 @@ class ZooKeeperRegistry:
         return RegistryUnreached(self._addresses, self._call_s if within_s is None else within_s, reason)
 
     def _translated(self, path: str, failure: BaseException) -> Exception:
-        """Returns the error of ours that stands for an answer of ZooKeeper."""
+        """Returns our error for an answer of ZooKeeper."""
         if isinstance(failure, NoAuthError | AuthFailedError):
             return RegistryDenied(path)
         return RegistryFailed(path, str(failure) or type(failure).__name__)
 
     def _outcome(self, changes: Sequence[Change], answers: Sequence[object]) -> Outcome:
-        """Returns what the answers to the changes of one write mean. Those before the refused one are rolled back."""
+        """Returns the outcome that the answers to the changes of one write mean.
+
+        Changes before the refused one are rolled back.
+        """
         for index, answer in enumerate(answers):
             if isinstance(answer, Exception) and not isinstance(answer, RolledBackError):
                 reason = REASONS.get(type(answer)) if isinstance(answer, KazooException) else None
@@ -321,7 +330,7 @@ class ZooKeeperRegistry:
     # --- In the background ---
 
     def _state_changed(self, state: str) -> None:
-        """Notes a change of the connection. Runs on a thread of kazoo, so it asks ZooKeeper nothing."""
+        """Notes a change of the connection. Runs on a thread of kazoo, so it must not call ZooKeeper."""
         identity = self._client.client_id
         with self._condition:
             self._is_live = state == KazooState.CONNECTED and not self._is_closed
@@ -337,7 +346,7 @@ class ZooKeeperRegistry:
             self._watches.mark_all()
 
     def _beat(self) -> None:
-        """Asks for a sign of life several times in a session timeout, and at once after a connection is made."""
+        """Sends several heartbeats in a session timeout, and one immediately after a connection is made."""
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._is_live or self._is_closed)
@@ -354,7 +363,7 @@ class ZooKeeperRegistry:
                 self._rest(connections, self._lease.session_s / HEARTBEATS_PER_SESSION)
 
     def _rest(self, connections: int, within_s: float) -> None:
-        """Waits until the next heartbeat is due: after a while, or when there is another connection."""
+        """Waits until the next heartbeat is due: after a pause, or when there is another connection."""
         self._condition.wait_for(lambda: self._is_closed or self._connections != connections, within_s)
 
     def _arm(self, paths: Sequence[str]) -> None:
@@ -368,8 +377,11 @@ class ZooKeeperRegistry:
         self._lease.answered(sent_s)
 
     def _armed(self, path: str) -> tuple[Any, Any]:
-        """Asks for the node and for its children. If it is missing, the first watch reports its creation."""
-        # The same function each time, because kazoo calls each of several that are registered for a path.
+        """Requests the node and its children with watches.
+
+        If the node does not exist, the first watch reports its creation.
+        """
+        # The same function each time, because kazoo calls each function that is registered for a path.
         watcher = self._watchers.setdefault(path, partial(self._changed, path))
         return self._client.exists_async(path, watcher), self._client.get_children_async(path, watcher)
 
@@ -379,14 +391,14 @@ class ZooKeeperRegistry:
             self._watches.mark(path)
 
     def _stop(self) -> None:
-        # The process goes on if kazoo cannot end its threads, whatever it raises.
+        # The process continues if kazoo cannot end its threads, even if it raises an error.
         with suppress(Exception):
             self._client.stop()
             self._client.close()
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with connections that trust the authority of the cluster and no other."""
+    """kazoo's threads, with connections that trust only the authority of the cluster."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -408,9 +420,9 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class SturdyConnection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, which also says on which session timeout the server insisted, and never gives up.
+    """kazoo's connection. It also reports the session timeout that the server set, and never gives up.
 
-    kazoo ends its only thread, without a word to the client, if an answer is not what it expects.
+    kazoo ends its only thread, without informing the client, if an answer is not as it expects.
     """
 
     def __init__(self, client: Any, agreed: Callable[[float], None]) -> None:
@@ -428,14 +440,14 @@ class SturdyConnection(ConnectionHandler):  # type: ignore[misc]
         except KazooException:
             raise
         except Exception:
-            LOGGER.exception("the connection to ZooKeeper at %s:%d broke, and a new one is made", host, port)
-            # Fails the calls that wait for an answer, as any lost connection does.
+            LOGGER.exception("the connection to ZooKeeper at %s:%d broke; a new one is made", host, port)
+            # Fails the calls that wait for an answer, as for any lost connection.
             self.client._session_callback(KeeperState.CONNECTING)
             return None
 
 
 class LastFailure(logging.Handler):
-    """Remembers the last warning of kazoo, which alone says why there is no connection."""
+    """Remembers the last warning of kazoo, which is the only place with the reason for a missing connection."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -454,9 +466,9 @@ class LastFailure(logging.Handler):
         """Returns why there is no connection, as far as it is known."""
         reason = self._reason
         if "CERTIFICATE" in reason or "ALERT" in reason:
-            return f"TLS failed ({reason}); give the files of the cluster's TLS"
+            return f"TLS failed ({reason}); pass the files of the cluster's TLS"
         if "broken" in reason or "reset" in reason:
-            return f"{reason}; perhaps it wants TLS, or a certificate"
+            return f"{reason}; perhaps it requires TLS, or a certificate"
         return reason or "there was no answer"
 
 

@@ -1,1 +1,4 @@
-"""A store with slaves: what a master ships, who is in the in-sync set, and who leads next; without I/O."""
+"""Replication of a store to slaves: what the master ships, who is in the in-sync set, and who leads next.
+
+Only the modules of `disk` do I/O.
+"""

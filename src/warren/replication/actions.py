@@ -1,4 +1,4 @@
-"""What the roles ask their process to do. It does so in the order of the list, and reports what has an outcome."""
+"""The actions that a Master or a Slave returns. Its process carries them out in order, and reports their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.replication.shard_state import Proposal
 class Propose(NamedTuple):
     """Ask the registry for a compare-and-set; report with `outcome`.
 
-    `needs_own_node`: together with a check, in one step, that the node of this process is there.
+    `needs_own_node`: the registry must check in the same step that the node of this process exists.
     """
 
     proposal: Proposal
@@ -22,27 +22,27 @@ class Propose(NamedTuple):
 
 
 class ReadRegistry(NamedTuple):
-    """Read the registry as soon as it answers; report with `see`."""
+    """Read the registry as soon as it can be reached; report with `see`."""
 
 
 class EndProcess(NamedTuple):
-    """End the process at once, without touching a file. Its parent starts it again as a slave."""
+    """End the process immediately, without touching a file. Its parent starts it again as a slave."""
 
     reason: str
 
 
 class SendAnswer(NamedTuple):
-    """Send an answer to a slave. Ranges of logs get their data now."""
+    """Send an answer to a slave. Read the data of its log ranges now, because the answer does not contain it yet."""
 
     replica: int
     answer: MasterAnswer
 
 
 class SendRanges(NamedTuple):
-    """Answer a fetch with old records of the logs, as many of `ranges` in their order as fit into `size_max`.
+    """Answer a fetch with old records: as many of `ranges`, in their order, as fit into `size_max`.
 
-    Report what did not fit with `ranges_left` before anything else. If nothing is left, the answer has `barrier`, else
-    barrier 0. If a range cannot be read, because its log is gone, report with `connection_lost`.
+    Report the rest with `ranges_left` before anything else. The answer has `barrier` if nothing is left, and barrier 0
+    otherwise. If a range cannot be read because its log was removed, report `connection_lost`.
     """
 
     replica: int
@@ -80,13 +80,13 @@ class OpenStore(NamedTuple):
 
 
 class LiftVisible(NamedTuple):
-    """Let readers see these ends, because the whole set has them."""
+    """Let readers see the logs up to these ends, because the whole set has them."""
 
     ends: Mapping[str, int]
 
 
 class Serve(NamedTuple):
-    """Take requests: the promotion is complete."""
+    """Accept requests, because the promotion is complete."""
 
 
 class SendJoin(NamedTuple):
@@ -105,9 +105,9 @@ class SendRequest(NamedTuple):
 
 
 class CutLogs(NamedTuple):
-    """End each log of `cuts` there, make those that are missing, remove all others, sync; report with `disk_done`.
+    """Cut each log of `cuts` there, make the missing ones, remove all others, and sync; report with `disk_done`.
 
-    A log that begins behind its own end in `first` is emptied, and begins there.
+    A log that ends before its number in `first`, at which the master's log begins, is emptied.
     """
 
     cuts: Mapping[str, int]
@@ -115,9 +115,9 @@ class CutLogs(NamedTuple):
 
 
 class StartFromNothing(NamedTuple):
-    """Take a new incarnation, synced, and only then remove everything. The process ends and comes back empty.
+    """Write and sync a new incarnation, and only then remove everything. The process ends and starts again empty.
 
-    The new incarnation comes first, because the old one may stand in the in-sync set and must not lead empty.
+    The new incarnation comes first, because the old one may be in the in-sync set, and must not lead an empty store.
     """
 
 
@@ -128,7 +128,7 @@ class CompareState(NamedTuple):
 
 
 class WriteState(NamedTuple):
-    """Write these state files, remove those that are None, sync; report with `disk_done`."""
+    """Write these state files, remove those that are None, and sync; report with `disk_done`."""
 
     contents: Mapping[str, bytes | None]
 
@@ -146,17 +146,17 @@ class Show(NamedTuple):
 
 
 class NoteUnreached(NamedTuple):
-    """Say in the registry that the master of this epoch does not answer."""
+    """Write to the registry that the master of this epoch does not answer this replica."""
 
     epoch: int
 
 
 class ClearUnreached(NamedTuple):
-    """Take that back."""
+    """Remove from the registry what NoteUnreached wrote."""
 
 
 class Promote(NamedTuple):
-    """This process has won: build a Master with this state and version."""
+    """This process has won the election: build a Master with this state and version."""
 
     won: Proposal
 

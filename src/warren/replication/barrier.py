@@ -1,9 +1,10 @@
-"""Barriers: every change that is to be synced has a number, and is done when the whole in-sync set has it."""
+"""Barriers: each change gets a number, its barrier, which is done when the whole in-sync set has the change."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from threading import Condition
+from threading import Condition, get_ident
 from typing import Final, NamedTuple
 
 from warren.errors import Deposed
@@ -21,17 +22,17 @@ from warren.replication.shard_state import Identity
 
 CHANGES_MAX: Final = 65_536
 BYTES_MAX: Final = 64 << 20
-"""So many changes, and bytes of them, are kept for slaves that have not fetched them yet."""
+"""How many changes, and bytes of changes, are kept at most for slaves that have not fetched them yet."""
 
 DROPPED_PART: Final = 16
-"""At a limit, this part of the kept changes is forgotten at once."""
+"""When a limit is reached, at least one in DROPPED_PART of the kept changes is dropped in one step."""
 
 
 class Round(NamedTuple):
     """The answer to a fetch: `changes` in order, and the barrier that a slave has reached when it has them all.
 
-    `is_behind`: the changes that the slave needs next are no longer kept. It has to join again, which brings it up to
-    date from the log.
+    `is_behind`: the changes that the slave needs next are no longer kept. It has to join again, and then gets them from
+    the logs.
     """
 
     barrier: int
@@ -40,7 +41,7 @@ class Round(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The logs with all changes up to `last`: their ends as they are laid, and where they begin if not at 0."""
+    """The logs with all changes up to `last`: the end of each log (`tails`), and where it begins if not at 0."""
 
     last: int
     tails: Mapping[str, int]
@@ -55,7 +56,7 @@ class _Noted(NamedTuple):
 
 
 class _Undone(NamedTuple):
-    """A barrier that is not done: the log or file that it is about, and the end that it commits if it is a range."""
+    """A barrier that is not done: its log or file, and the end that it commits if its change is a range."""
 
     subject: str
     end: int | None
@@ -91,17 +92,22 @@ class Barriers:
         self._sent: dict[Identity, int] = {}
         self._callbacks: dict[int, list[Callable[[], None]]] = {}
         self._ended: Deposed | None = None
+        self._forbidden = 0
         self.last = 0
         """The highest barrier that was given to a change."""
         self.tails = dict(tails)
-        """The ends of the logs as they are laid here, with all changes up to `last`."""
+        """The ends of the logs as they are written here, with all changes up to `last`."""
         self.first = dict(first)
         """The numbers at which the logs begin, because retention removed what was before. 0 if a log is not here."""
         self.committed = dict(committed)
+        self._moved_at = OrderedDict.fromkeys(committed, 0)
+        """The count of moves at which each committed end moved last, in the order of these counts."""
+        self.moves = 0
+        """How often a committed end has moved."""
         """The ends up to which readers may see the logs."""
 
     def next(self, change: Change, now: float) -> int:
-        """Returns the barrier of a change that stands in the log or the file, synced or not."""
+        """Gives a barrier to a change that is written to its log or file, synced or not, and returns the barrier."""
         with self._changed:
             self.last += 1
             number = self.last
@@ -122,7 +128,7 @@ class Barriers:
             return number
 
     def synced(self, number: int) -> None:
-        """This barrier is as durable here as it has to be. Barriers may be synced in any order."""
+        """Notes that this barrier is as durable here as it has to be. Barriers may be synced in any order."""
         with self._changed:
             undone = self._undone.get(number)
             if undone is None:
@@ -135,7 +141,7 @@ class Barriers:
         self.recount()
 
     def acked(self, member: Identity, number: int) -> None:
-        """A replica has everything up to `number`, as durable as it has to be."""
+        """Notes that a replica has everything up to `number`, as durable as it has to be."""
         with self._changed:
             if number <= self._acked.get(member, 0):
                 return
@@ -147,12 +153,12 @@ class Barriers:
         return self._acked.get(member, 0)
 
     def recount(self) -> None:
-        """Finds the barriers that are done by now, commits their ends, and then runs their callbacks in order."""
+        """Marks the barriers that are done by now, commits their ends, and then runs their callbacks in order."""
         with self._changed:
-            done = self._newly_done()
-            if not done:
+            numbers = self._newly_done()
+            if not numbers:
                 return
-            callbacks = [callback for number in done for callback in self._callbacks.pop(number, ())]
+            callbacks = [callback for number in numbers for callback in self._callbacks.pop(number, ())]
             self._changed.notify_all()
         for callback in callbacks:
             callback()
@@ -169,16 +175,21 @@ class Barriers:
     def wait(self, number: int) -> None:
         """Blocks the thread until the barrier is done. Raises Deposed if the mastership ended before.
 
-        There is no time limit: a sync ends by success or with the process. Clients have limits of their own.
+        There is no time limit: a sync either succeeds or ends with the process. Clients have limits of their own.
         """
         with self._changed:
+            assert self.is_done(number) or get_ident() != self._forbidden, "this thread would wait for itself"
             self._changed.wait_for(lambda: self.is_done(number) or self._ended is not None)
             if not self.is_done(number):
                 assert self._ended is not None
                 raise self._ended
 
+    def forbid_waiting(self) -> None:
+        """Forbids the calling thread to wait, because it is the thread that receives the acknowledgements."""
+        self._forbidden = get_ident()
+
     def when(self, number: int, callback: Callable[[], None]) -> None:
-        """Calls back once the barrier is done: at once, or in the thread that makes it so."""
+        """Calls back when the barrier is done: immediately if it is, otherwise in the thread that finishes it."""
         with self._changed:
             if not self.is_done(number):
                 self._callbacks.setdefault(number, []).append(callback)
@@ -186,13 +197,13 @@ class Barriers:
         callback()
 
     def end(self, reason: Deposed) -> None:
-        """Wakes the threads that wait: their barriers will never be done."""
+        """Wakes all threads that wait, because their barriers will never be done."""
         with self._changed:
             self._ended = reason
             self._changed.notify_all()
 
     def start(self, member: Identity, number: int) -> None:
-        """The next round of a replica begins behind `number`, because it has everything up to there."""
+        """Lets the next round of a replica begin after `number`, because the replica has everything up to it."""
         with self._changed:
             self._sent[member] = number
 
@@ -201,7 +212,7 @@ class Barriers:
         return self._sent.get(member, 0)
 
     def round(self, member: Identity, size_max: int) -> Round | None:
-        """Returns what a replica needs next, at least one change; None if there is nothing, and the fetch is parked."""
+        """Returns what a replica needs next, at least one change; None if it has all of them."""
         with self._changed:
             sent = self._sent.get(member, 0)
             if sent >= self.last:
@@ -220,11 +231,11 @@ class Barriers:
             return Round(sent + len(changes), changes)
 
     def is_near(self, member: Identity) -> bool:
-        """Whether all that a replica has not acknowledged is kept: it needs nothing from the logs."""
+        """Whether every change that a replica has not acknowledged is kept, so that it needs nothing from the logs."""
         return self._acked.get(member, 0) + 1 >= self._kept_first
 
     def unacked_since(self, member: Identity) -> float | None:
-        """Returns since when the oldest barrier waits that a replica has not acknowledged; None if there is none."""
+        """Returns the time of the oldest barrier that a replica has not acknowledged; None if there is none."""
         with self._changed:
             number = self._acked.get(member, 0) + 1
             if number > self.last:
@@ -232,7 +243,7 @@ class Barriers:
             return self._kept[max(number - self._kept_first, 0)].at
 
     def position(self) -> Position:
-        """Returns the last barrier with the logs as they are then."""
+        """Returns the last barrier, and the logs as they are with all changes up to it."""
         with self._changed:
             return Position(self.last, dict(self.tails), dict(self.first))
 
@@ -242,29 +253,50 @@ class Barriers:
             return self.committed.copy()
 
     def commit(self, ends: Mapping[str, int]) -> None:
-        """Everything below these ends is on the whole set."""
+        """Notes that the whole set has everything below these ends."""
         with self._changed:
             for log, end in ends.items():
-                self.committed[log] = max(end, self.committed.get(log, 0))
+                self._move(log, end)
+
+    def ends_since(self, moves: int) -> dict[str, int]:
+        """Returns the committed ends that have moved since the count was `moves`; all of them if it is below 0.
+
+        Its cost depends on how many have moved, not on how many logs there are.
+        """
+        with self._changed:
+            ends = {}
+            for log, at in reversed(self._moved_at.items()):
+                if at <= moves:
+                    break
+                ends[log] = self.committed[log]
+            return ends
+
+    def _move(self, log: str, end: int) -> None:
+        if end <= self.committed.get(log, -1):
+            return
+        self.committed[log] = end
+        self.moves += 1
+        self._moved_at[log] = self.moves
+        self._moved_at.move_to_end(log)
 
     def _newly_done(self) -> list[int]:
         acked = min((self._acked.get(member, 0) for member in self._counted()), default=self.last)
-        done = []
+        numbers = []
         for number, (subject, end) in self._undone.items():
             if number > acked:
                 break
             unsynced = self._unsynced.get(subject)
             if unsynced and unsynced[0] <= number:
                 continue
-            done.append(number)
+            numbers.append(number)
             if end is not None:
-                self.committed[subject] = max(end, self.committed.get(subject, 0))
-        for number in done:
+                self._move(subject, end)
+        for number in numbers:
             del self._undone[number]
-        return done
+        return numbers
 
     def _keep(self, noted: _Noted) -> None:
-        """Keeps a change for slaves, and forgets the oldest ones over the limits. The newest one always stays."""
+        """Keeps a change for slaves, and drops the oldest ones above the limits. The newest one always stays."""
         kept = self._kept
         kept.append(noted)
         self._kept_size += kept_size_of(noted.change)
@@ -274,7 +306,7 @@ class Barriers:
             size -= kept_size_of(kept[dropped].change)
             dropped += 1
         if dropped:
-            # Some more go with them, because each removal from the front moves the whole list.
+            # Some more are dropped with them, because each removal from the front moves the whole list.
             dropped = max(dropped, count // DROPPED_PART)
             self._kept_size -= sum(kept_size_of(each.change) for each in kept[:dropped])
             del kept[:dropped]

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 CHANGE_SIZE: Final = 64
-"""The bytes that a change takes in memory and on the wire beside its data, roughly."""
+"""Roughly the bytes that a change takes in memory and on the wire in addition to its data."""
 
 
 class LogRange(NamedTuple):
-    """Records `first` up to `end` of a log, which stand in one block.
+    """Records `first` up to `end` of a log, all in one block.
 
-    A master notes a range without its data, because its own log has the bytes: they are put in when a round is sent.
+    A master notes a range without its data, because its own log has the bytes. They are added when the round is sent.
+    A range of no bytes asks a slave that does not sync every range to sync what it has of the log.
     """
 
     log: str
@@ -46,7 +47,7 @@ class FileGone(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """Facts of a log that do not stand in its records: where it begins, its flag and its extension."""
+    """Facts of a log that are not in its records: where it begins, its flag and its extension."""
 
     log: str
     first: int
@@ -55,7 +56,10 @@ class LogFacts(NamedTuple):
 
 
 class NewLog(NamedTuple):
-    """A log was made. Its name contains the id of its topic, so that a later topic of the same name is another log."""
+    """A log was made.
+
+    Its name contains the time at which it was made, so that a later log in the same directory has another name.
+    """
 
     log: str
     format: int
@@ -68,7 +72,7 @@ class RemovedLog(NamedTuple):
 
 
 class CommittedEnds(NamedTuple):
-    """Ends up to which logs are committed. Not a change by itself: it has no barrier, and is not acknowledged."""
+    """Ends up to which logs are committed. This is not a change: it has no barrier, and is not acknowledged."""
 
     ends: Mapping[str, int]
 

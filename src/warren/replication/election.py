@@ -1,4 +1,4 @@
-"""The election: when a slave stops fetching, how long it waits, and when it asks the registry to lead."""
+"""The election: when a slave stops fetching, how long it waits, and when it asks the registry to make it master."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from warren.replication.time_limits import NEVER, TimeLimits
 
 
 class Candidacy(Enum):
-    """How far a slave is on its way to lead. It fetches in FOLLOWING only."""
+    """The steps of a slave on its way to become master. It fetches only in FOLLOWING."""
 
     FOLLOWING = auto()
     WAITING_LEASE = auto()
     """The master is lost. It may still answer reads for a while, because this slave fetched a moment ago."""
     WAITING_TURN = auto()
-    """Members that the shard prefers go first."""
+    """Living members that the shard prefers may ask first."""
     ASKED = auto()
-    """The compare-and-set is under way."""
+    """The compare-and-set was sent and has no answer yet."""
     UNSURE = auto()
-    """The answer was lost. The compare-and-set may still happen as long as the version is the same."""
+    """The answer was lost. The compare-and-set may still be applied while the version is the same."""
     REFUSED = auto()
-    """Something has changed. The next view says what."""
+    """The state has changed. The next view says how."""
     WON = auto()
 
 
 class Sign(Enum):
-    """What a slave learns, from its view of the registry, its clock, and the answer to its compare-and-set."""
+    """What a slave learns from its view of the registry, its clock, or the answer to its compare-and-set."""
 
     LOST = auto()
     """The master is gone, or all other members get no answer from it; and this replica may lead."""
@@ -65,8 +65,8 @@ TRANSITIONS: Final[dict[tuple[Candidacy, Sign], Candidacy]] = {
     (Candidacy.ASKED, Sign.DONE): Candidacy.WON,
     (Candidacy.ASKED, Sign.REFUSED): Candidacy.REFUSED,
     (Candidacy.ASKED, Sign.UNKNOWN): Candidacy.UNSURE,
-    # At the same version it must not fetch again, whatever the view says: the compare-and-set may still be applied.
-    # So it asks once more, and one of the two ends the other.
+    # At the same version it must not fetch again, even if the master lives: the compare-and-set may still be applied.
+    # So it asks once more. If one of the two is applied, the version rises, and the other can no longer be applied.
     (Candidacy.UNSURE, Sign.SAME): Candidacy.WAITING_TURN,
     (Candidacy.UNSURE, Sign.LOST): Candidacy.WAITING_LEASE,
     (Candidacy.UNSURE, Sign.KEPT): Candidacy.FOLLOWING,
@@ -81,9 +81,9 @@ TRANSITIONS: Final[dict[tuple[Candidacy, Sign], Candidacy]] = {
 class Election:
     """One slave's part in the elections of its shard. One thread; times are those of its steady clock.
 
-    A replica that is not in the set with its own disk, and with its own boot or a store that survives a power cut,
-    never asks. One that asks has stopped fetching before it read the version that it asks for, so every barrier that
-    the old master finished is here, and it finishes none afterwards.
+    A replica asks only if the set has it with this disk, and also with this boot if its store may lose something at a
+    power cut. It stops fetching before it reads the version that it asks for. So it has every barrier that the old
+    master finished, and the old master finishes none afterwards.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Election:
 
     @property
     def may_fetch(self) -> bool:
-        """Whether this slave may fetch, which lengthens the lease of the master and acknowledges barriers."""
+        """Whether this slave may fetch. A fetch lengthens the lease of the master and acknowledges barriers."""
         return self.candidacy is Candidacy.FOLLOWING
 
     @property
@@ -122,11 +122,11 @@ class Election:
         return self._deadline
 
     def fetch_sent(self, now: float) -> None:
-        """A fetch is about to be sent."""
+        """Notes that a fetch is about to be sent."""
         self._fetch_sent = now
 
     def see(self, view: RegistryView, now: float) -> None:
-        """Takes a new view of the registry. An older one than the last changes nothing."""
+        """Takes a new view of the registry. A view that is older than the last one changes nothing."""
         if self.view is not None and view.version < self.view.version:
             return
         is_new = self.view is None or view.version > self.view.version
@@ -139,7 +139,7 @@ class Election:
             self._deadline = now + self._delay(view)
 
     def timer(self, now: float) -> Proposal | None:
-        """Goes on if a deadline has passed. Returns the compare-and-set to ask the registry for, if it is time."""
+        """Takes the next step if the deadline has passed. Returns the compare-and-set to ask for; None if not yet."""
         view = self.view
         if now < self._deadline or view is None:
             return None
@@ -160,7 +160,7 @@ class Election:
             self.won = Proposal(self._proposal.state, self._proposal.version + 1)
 
     def is_eligible(self, view: RegistryView) -> bool:
-        """Whether this replica is the one that stands in the set."""
+        """Whether the set has this replica with this disk, and with this boot unless a power cut loses nothing."""
         member = view.state.identity_of(self.me.replica)
         if member is None or member.incarnation != self.me.incarnation:
             return False

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from warren.errors import MalformedState
 from warren.replication.shard_state import is_count, parse_json
+from warren.storage.disk import paths
 
+EPOCHS_PATH: Final = paths.EPOCHS_PATH
 EPOCHS_MAX: Final = 16
-"""So many epochs are kept, the latest ones. A replica that shares none of them with the master starts from nothing."""
-EPOCHS_PATH: Final = "replication/epochs.json"
+"""How many of the latest epochs are kept. A replica that shares none of them with the master starts from nothing."""
 WHAT: Final = "list of epochs"
 
 
@@ -29,10 +30,10 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """The latest epochs of a replica's history, oldest first. A new one is a new object.
+    """The latest epochs of a replica's history, oldest first. The list is immutable.
 
     Invariant on disk: a replica that has a record of an epoch has the entry of that epoch, and the entries of all
-    epochs before it that the master had. So its logs are, up to the tails of an entry, those of that entry's master.
+    earlier epochs that the master had. So up to the tails of an entry, its logs equal those of that entry's master.
     """
 
     entries: tuple[Epoch, ...] = ()
@@ -52,7 +53,7 @@ class Epochs:
         return self.entries[-1].epoch if self.entries else 0
 
     def begun(self, entry: Epoch) -> Epochs:
-        """Returns the list with one epoch more."""
+        """Returns the list with one more epoch, and without the oldest one if it would be too long."""
         assert entry.epoch > self.last
         return Epochs((*self.entries, entry)[-EPOCHS_MAX:])
 
@@ -81,10 +82,10 @@ class Epochs:
 def cuts(
     mine: Epochs, masters: Epochs, my_tails: Mapping[str, int], masters_tails: Mapping[str, int]
 ) -> dict[str, int] | None:
-    """Returns where a slave ends each of its logs that the master has, too. None: it has to start from nothing.
+    """Returns where a slave cuts each of its logs that the master also has; None if it has to start from nothing.
 
-    Up to the end of the latest epoch that both have, both logs are those of that epoch's master, as far as they go.
-    Each side knows this end only for itself (KIP-101 and KIP-279), so the smaller one is safe.
+    Up to the end of the latest epoch that both have, the logs of both are copies of those of that epoch's master.
+    Each side knows this end only for its own logs (KIP-101 and KIP-279), so the smaller one is safe.
     """
     numbers = {entry.epoch for entry in masters.entries}
     common = next((entry.epoch for entry in reversed(mine.entries) if entry.epoch in numbers), None)
@@ -101,8 +102,8 @@ def cuts(
 def _end(epochs: Epochs, common: int, log: str, tail: int) -> int:
     """Returns where the epoch `common` ends in a log: the lowest tail of all epochs after it, or the tail of the log.
 
-    The next epoch alone does not say it. A replica may keep the entry of an epoch, lose that master before it has all
-    its records, and lead the epoch after that with a shorter log.
+    The tail of the next epoch alone is not enough. A replica may keep the entry of an epoch, lose that master before it
+    has all its records, and lead the epoch after that with a shorter log.
     """
     # A log that an entry does not name was made later.
     return min((entry.tails.get(log, 0) for entry in epochs.entries if entry.epoch > common), default=tail)

@@ -1,4 +1,4 @@
-"""The in-sync set: as the registry has it, and as it may have it by now."""
+"""The in-sync set: as the registry had it when it was read last, and as it may have it by now."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, 
 class InSync:
     """The in-sync set of one epoch, kept by its master. One thread.
 
-    Invariant: the set in the registry is at every moment part of `counted()`. A set is counted before it is proposed,
-    and until a higher version of the state is seen: an answer that was lost says nothing about when the registry
-    applies the change, but no change applies to a version that has passed.
+    Invariant: the set in the registry is at every moment a part of `counted()`. A set is counted before it is proposed,
+    and until a higher version of the state is seen. If an answer was lost, the registry may apply the change later, but
+    it never applies a change to a version that has passed.
     """
 
     def __init__(self, state: ShardState, version: int, me: Identity, min_insync: int) -> None:
         assert me in state.insync
         self.state, self.version = state, version
         self._me = me
-        self._min_insync = min_insync
+        self.min_insync = min_insync
         self._proposed: frozenset[Identity] = frozenset()
         """Every identity of every proposal that may still be applied to this version."""
         self._sent: Proposal | None = None
@@ -44,45 +44,45 @@ class InSync:
         return self._others
 
     def welcome(self, identity: Identity, mark: int) -> None:
-        """Counts a replica that is to be taken in. It may be proposed when it has acknowledged barrier `mark`.
+        """Counts a replica that is to come into the set. It may be proposed when it has acknowledged barrier `mark`.
 
-        `mark` is the last barrier that was given: from here on every barrier waits for the replica, so once it has
-        acknowledged the mark it has everything that was ever answered. A mark that leaves out barriers which are done
-        without the replica would let it lead without them.
+        `mark` is the last barrier that was given. From now on every barrier waits for the replica, so when it has
+        acknowledged the mark, it has everything that was ever answered. With a lower mark it could come into the set,
+        and lead, without barriers that were done before it was counted.
         """
         self._welcomed.setdefault(identity, mark)
         self._count()
 
     def dismiss(self, identity: Identity) -> None:
-        """Stops counting a replica that was welcomed and not proposed. A member stays counted."""
+        """Stops counting a replica that was welcomed. A member, and a replica that was proposed, stays counted."""
         if self._welcomed.pop(identity, None) is not None:
             self._count()
 
     @property
     def welcomed(self) -> list[Identity]:
-        """The replicas that are to be taken in."""
+        """The replicas that were welcomed and are not in the set yet."""
         return list(self._welcomed)
 
     def wish(self, out: Collection[Identity], acked: Mapping[Identity, int]) -> frozenset[Identity] | None:
-        """Returns the set that should be: without the members in `out`, with those that have reached their mark.
+        """Returns the set to propose; None if the set may stay as it is.
 
-        `out` is in the order in which members are given up; no more of them go than `min_insync` allows. A replica that
-        comes back with another disk or boot takes the place of the one in the set. None: the set stays as it is.
+        It is without the members in `out`, in their order and as far as `min_insync` allows, and with the replicas that
+        have reached their mark. A replica that has another disk or boot than before replaces its old identity.
         """
-        taken_in = {new for new, mark in self._welcomed.items() if acked.get(new, 0) >= mark}
-        replicas = {new.replica for new in taken_in}
-        wished = {member for member in self.members if member.replica not in replicas} | taken_in
+        ready = {identity for identity, mark in self._welcomed.items() if acked.get(identity, 0) >= mark}
+        replicas = {identity.replica for identity in ready}
+        wished = {member for member in self.members if member.replica not in replicas} | ready
         for member in out:
-            if member in wished and member != self._me and len(wished) > self._min_insync:
+            if member in wished and member != self._me and len(wished) > self.min_insync:
                 wished.remove(member)
         return frozenset(wished) if wished != self.members else None
 
     def propose(self, members: frozenset[Identity]) -> Proposal | None:
-        """Returns the change to ask the registry for. The union of the sets counts from now on.
+        """Returns the change to ask the registry for. From now on the old and the proposed set count together.
 
-        None: a change is under way, the state has to be read first, or the set would be below `min_insync`.
+        Returns None if a change is under way, the state must be read first, or the set would be below `min_insync`.
         """
-        if self._sent or self._must_read or len(members) < min(self._min_insync, len(self.members)):
+        if self._sent or self._must_read or len(members) < min(self.min_insync, len(self.members)):
             return None
         state = ShardState(epoch=self.state.epoch, master=self.state.master, insync=members, nonce=self.state.nonce)
         self._sent = Proposal(state, self.version)
@@ -97,7 +97,7 @@ class InSync:
 
     @property
     def may_propose(self) -> bool:
-        """Whether no outcome and no read is waited for."""
+        """Whether no proposal is under way, and the state need not be read first."""
         return not self._sent and not self._must_read
 
     def answered(self, outcome: ProposalOutcome) -> bool:
@@ -112,10 +112,10 @@ class InSync:
         return True
 
     def settled(self, state: ShardState, version: int) -> None:
-        """Takes the state as it was read. Raises Deposed for a higher epoch.
+        """Takes the state as it was read. Raises Deposed if its epoch is higher than this master's.
 
-        If the version is the one that a proposal was made for, the proposal may still be applied. Then its set stays
-        counted, and another proposal may be made: whichever comes first ends the other.
+        If the version is the one that a proposal was made for, the proposal may still be applied. So its set stays
+        counted, and another proposal may be made. Only one of the two can be applied, because it raises the version.
         """
         if state.epoch > self.state.epoch:
             raise Deposed(self.state.epoch, state.epoch)
@@ -128,7 +128,7 @@ class InSync:
         self.state, self.version = state, version
         self._must_read = False
         self._proposed = frozenset()
-        self._welcomed = {new: mark for new, mark in self._welcomed.items() if new not in state.insync}
+        self._welcomed = {identity: mark for identity, mark in self._welcomed.items() if identity not in state.insync}
         self._count()
 
     def _count(self) -> None:

@@ -1,4 +1,4 @@
-"""The read lease: may the master say now that there is nothing more, although another one may be about to begin?"""
+"""The read lease: until when a master may answer that there is nothing more, because no other replica can lead yet."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from warren.replication.time_limits import NEVER, TimeLimits
 class ReadLease:
     """Which members of the set have promised not to lead, and until when. One thread; one epoch.
 
-    A slave that wants to lead lets `lease_s` pass after the fetch that it sent last. The master does not know when a
-    fetch was sent, because it may have been under way for long. But a fetch is sent after the answer that it follows
-    was received, so it was sent after the master sent that answer. The lease counts from there.
+    A slave that wants to lead waits `lease_s` after the fetch that it sent last. The master does not know when a fetch
+    was sent, because it may have been under way for long. But each fetch follows an answer: it was sent after the
+    master sent that answer. So the lease counts from the time of the answer.
 
-    Committed messages may be shown without the lease. Ends, and answers that there is nothing, need it.
+    Committed messages may be shown without the lease. Ends, and answers that there is nothing more, need it.
     """
 
     def __init__(self, timing: TimeLimits, others: Callable[[], frozenset[Identity]]) -> None:
@@ -25,15 +25,15 @@ class ReadLease:
         self._promised: dict[Identity, float] = {}
 
     def answered(self, member: Identity, now: float) -> None:
-        """An answer is sent to a member at `now`, read before it is sent."""
+        """Notes that an answer is sent to a member. `now` was read before it is sent."""
         self._answered[member] = now
 
     def fetched(self, member: Identity) -> None:
-        """A fetch has come that follows the answer sent last."""
+        """Notes that a fetch has come that follows the answer sent last."""
         self._promised[member] = self._answered[member]
 
     def is_held(self, now: float) -> bool:
-        """Whether no other member can lead yet at `now`, which must be read after the request came that asks this."""
+        """Whether no other member can lead yet at `now`, which must be read after the client's request came."""
         return now < self.ends_at()
 
     def ends_at(self) -> float:

@@ -49,7 +49,7 @@ from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, 
 from warren.replication.time_limits import NEVER, TimeLimits
 
 CHECKS_PER_LAG: Final = 4
-"""A master looks so often within `lag_s` for members that lag."""
+"""How often within `lag_s` a master checks for members that lag."""
 
 
 class _Link:
@@ -62,10 +62,10 @@ class _Link:
         "is_open",
         "is_refused",
         "link",
+        "moves_sent",
         "number",
         "parked_until",
         "ranges",
-        "shown",
         "size_max",
         "start",
     )
@@ -81,14 +81,15 @@ class _Link:
         self.size_max = 0
         self.fetched_at = now
         self.parked_until = self.due = NEVER
-        self.shown: dict[str, int] = {}
+        self.moves_sent = -1
+        """The count of moves of committed ends that the slave knows. None yet."""
 
 
 class Master:
-    """One mastership as a state machine: events in, actions out. One thread, but for `barriers`.
+    """One mastership as a state machine: events in, actions out. One thread, except for `barriers`.
 
-    `now` is the replica's steady clock, read after the event came. Changes of the store go through `barriers` from any
-    thread, and `wake` is called afterwards. A caller that has a list of actions carries them out in order.
+    `now` is the replica's steady clock, read after the event came. Any thread may give changes of the store to
+    `barriers`; `wake` is called afterwards. The caller carries out the actions that a method returns, in their order.
     """
 
     def __init__(
@@ -132,29 +133,34 @@ class Master:
         self.lease = ReadLease(timing, lambda: self.insync.others())
 
     def start(self, now: float) -> list[MasterAction]:
-        """Begins the promotion. The entry of the epoch is barrier 1, and goes to disk before anything else is laid."""
+        """Begins the promotion. The entry of the epoch is barrier 1, and on disk before anything else is written."""
         number = self.barriers.next(FileContent(EPOCHS_PATH, self.epochs.to_json()), now)
         self.barriers.when(number, self._first_done)
         return [KeepEpochs(self.epochs)]
 
     def epochs_kept(self, now: float) -> list[MasterAction]:
-        """The list of epochs is synced here. Slaves may join, and the store may be opened."""
+        """Takes the event that the list of epochs is synced here. Slaves may join, and the store may be opened."""
         self._promote(PromotionEvent.EPOCHS_KEPT)
         self.barriers.synced(1)
         actions: list[MasterAction] = [OpenStore(), ReadRegistry()]
         for request in self._early:
             actions += self.received(request, now)
         self._early.clear()
-        return actions + self._go_on(now)
+        return actions + self._advance(now)
 
     def store_opened(self, now: float) -> list[MasterAction]:
-        """The store is open here: the journal is replayed, and what dead sessions had decided is finished."""
+        """Takes the event that the store is open here: the journal is replayed, decided transactions are finished."""
         self._promote(PromotionEvent.STORE_OPENED)
         actions: list[MasterAction] = [Serve()] if self.promotion is Promotion.SERVING else []
-        return actions + self._go_on(now)
+        return actions + self._advance(now)
+
+    def change_settings(self, replicas: Sequence[int], min_insync: int) -> None:
+        """Takes the settings of the shard as the registry has them now. A member that is removed leaves the set."""
+        self._replicas, self._min_insync = replicas, min_insync
+        self.insync.min_insync = min_insync
 
     def takes_puts(self, now: float) -> bool:
-        """Whether a put may be laid. If not, the client looks for another master or tries again later."""
+        """Whether puts are accepted. If not, the client looks for another master or tries again later."""
         return (
             self.promotion is Promotion.SERVING
             and self.hand_over is HandOver.NOT_WANTED
@@ -163,10 +169,16 @@ class Master:
 
     def is_short_of_replicas(self, now: float) -> bool:
         """Whether puts are refused, because a member is silent and the set has no member to spare."""
-        if len(self.insync.members) > self._min_insync:
-            return False
+        if len(self.insync.members) != self._min_insync:
+            # A shard that was founded with one store begins below the minimum: its slaves have to fetch it first.
+            return len(self.insync.members) < self._min_insync
         since = [self.barriers.unacked_since(member) for member in self.insync.members if member != self.me]
         return any(at is not None and now - at > self._timing.refuse_s for at in since)
+
+    def silent_s(self, replica: int, now: float) -> float | None:
+        """Returns for how long a slave has sent no fetch; None if it has not joined this master."""
+        link = self._links.get(replica)
+        return None if link is None else now - link.fetched_at
 
     def may_tell_ends(self, now: float) -> bool:
         """Whether ends, and answers that there is nothing more, may be given now. Committed messages always may."""
@@ -175,11 +187,11 @@ class Master:
         )
 
     def wake(self, now: float) -> list[MasterAction]:
-        """Changes were given to `barriers`, or some were synced: fetches that wait may have an answer."""
-        return self._go_on(now)
+        """Takes the event that changes were given to `barriers` or synced: fetches that wait may have an answer."""
+        return self._advance(now)
 
     def received(self, request: SlaveRequest, now: float) -> list[MasterAction]:
-        """A request of a slave has come."""
+        """Takes a request of a slave."""
         if request.epoch > self.epoch:
             return [EndProcess(f"replica {request.identity.replica} knows epoch {request.epoch}")]
         if request.epoch < self.epoch:
@@ -197,16 +209,16 @@ class Master:
         return [SendContents(link.identity.replica, link.link, request.paths)]
 
     def ranges_left(self, replica: int, ranges: Sequence[tuple[str, int, int]]) -> None:
-        """These ranges did not fit into the answer that SendRanges asked for."""
+        """Takes the ranges that did not fit into the answer that SendRanges asked for."""
         link = self._links.get(replica)
         if link is not None:
             link.ranges = list(ranges)
 
     def connection_lost(self, replica: int, link: LinkId) -> None:
-        """The connection of a slave is closed, here or there. It stays in the set until it lags."""
-        known = self._links.get(replica)
-        if known is not None and known.link == link:
-            known.is_open, known.is_refused = False, True
+        """Takes the event that the connection of a slave is closed. The slave stays in the set until it lags."""
+        slave = self._links.get(replica)
+        if slave is not None and slave.link == link:
+            slave.is_open, slave.is_refused = False, True
 
     def see(self, view: RegistryView, now: float) -> list[MasterAction]:
         """Takes a new view of the registry."""
@@ -221,37 +233,38 @@ class Master:
             return [EndProcess("no member of the in-sync set gets an answer from it")]
         self._nodes = view.nodes
         self.barriers.recount()
-        return self._go_on(now, checks=True)
+        return self._advance(now, checks=True)
 
     def outcome(self, outcome: ProposalOutcome, now: float) -> list[MasterAction]:
-        """The registry has answered a proposal."""
+        """Takes the answer of the registry to a proposal."""
         if self.hand_over is HandOver.PROPOSED:
             self.hand_over = HAND_OVER[self.hand_over, HandOverEvent.ANSWERED]
             return [EndProcess("it has handed over")]
         must_read = self.insync.answered(outcome)
         self.barriers.recount()
         actions: list[MasterAction] = [ReadRegistry()] if must_read else []
-        return actions + self._go_on(now, checks=True)
+        return actions + self._advance(now, checks=True)
 
     def hand_over_to(self, replica: int, now: float) -> bool:
-        """Begins to hand over to a member of the set that fetches. Returns whether it does.
+        """Begins to hand over to a member of the set. Returns False if this is not possible now.
 
-        If the barriers are not done within `lag_s`, the master stays in office.
+        It is possible if this master serves and the member has joined it. If the barriers are not done within `lag_s`,
+        this master remains master.
         """
         link = self._links.get(replica)
         if self.promotion is not Promotion.SERVING or link is None or link.identity not in self.insync.members:
             return False
         self.hand_over = HAND_OVER[self.hand_over, HandOverEvent.WANTED]
-        # The process is named that has joined as this identity. A later process of the replica may have another disk.
+        # Names the process that has joined with this identity. A later process of the replica may have another disk.
         self._successor, self._successor_nonce = link.identity, link.link.nonce
         self._hand_over_until = now + self._timing.lag_s
         return True
 
     def timer(self, now: float) -> list[MasterAction]:
-        """Is called when `deadline` has come; calling it earlier or later does no harm."""
+        """Takes the event that `deadline` has come. Calling it earlier or later does no harm."""
         if self.hand_over is HandOver.DRAINING and now >= self._hand_over_until:
             self.hand_over = HAND_OVER[self.hand_over, HandOverEvent.TIMED_OUT]
-        return self._go_on(now, checks=now >= self._check_at)
+        return self._advance(now, checks=now >= self._check_at)
 
     def deadline(self) -> float:
         """Returns when `timer` is to be called next."""
@@ -275,7 +288,7 @@ class Master:
             self._early.append(request)
             return []
         if self._link_numbers.get(request.link.nonce, 0) >= request.link.number:
-            # A repetition by the network. Its answer would belong to no fetch, and the lease must not count from it.
+            # The network has repeated the request. No fetch follows a second answer: the lease must not count from it.
             return []
         self._link_numbers[request.link.nonce] = request.link.number
         identity = request.identity
@@ -286,7 +299,8 @@ class Master:
             agreed = {log: agreed.get(log, 0) for log in tails}
             # A slave whose log ends before the master's begins gets the log from there on.
             starts = {log: max(end, first.get(log, 0)) for log, end in agreed.items()}
-            ranges = [(log, start, tails[log]) for log, start in starts.items() if start < tails[log]]
+            # Even if all messages of a log are retired, the slave needs the block that will hold the next one.
+            ranges = [(log, start, tails[log]) for log, start in starts.items() if agreed[log] < tails[log]]
             self._links[identity.replica] = _Link(request, last, ranges, now)
             self.barriers.start(identity, last)
             self.lease.answered(identity, now)
@@ -302,7 +316,7 @@ class Master:
 
     def _fetch(self, link: _Link, request: FetchShard, now: float) -> list[MasterAction]:
         if request.follows != link.number or link.is_open:
-            # A repetition by the network. The fetch that it repeats has its answer or will get it.
+            # The network has repeated the request. The fetch that it repeats has its answer or will get it.
             return []
         link.is_open = True
         link.size_max = request.size_max
@@ -313,18 +327,18 @@ class Master:
         if request.acked:
             self.barriers.acked(link.identity, min(request.acked, self.barriers.last))
         self._welcome(link)
-        return self._go_on(now)
+        return self._advance(now)
 
     def _welcome(self, link: _Link) -> None:
-        """Begins to count a slave that is near, so that it can be taken into the set."""
+        """Begins to count a slave that has almost caught up, so that it can come into the set."""
         identity, insync = link.identity, self.insync
         is_outside = identity.replica in self._replicas and identity not in insync.members
         is_near = not link.ranges and self.barriers.acked_by(identity) > 0 and self.barriers.is_near(identity)
         if is_outside and is_near and identity not in insync.welcomed:
             insync.welcome(identity, self.barriers.last)
 
-    def _go_on(self, now: float, *, checks: bool = False) -> list[MasterAction]:
-        """Everything that any event may make possible: steps of the promotion, proposals, and answers to fetches."""
+    def _advance(self, now: float, *, checks: bool = False) -> list[MasterAction]:
+        """Does what an event may have made possible: steps of the promotion, proposals, and answers to fetches."""
         actions: list[MasterAction] = []
         if self._is_first_done and self.promotion in (Promotion.OPENING, Promotion.OPENED):
             is_open = self.promotion is Promotion.OPENED
@@ -344,7 +358,7 @@ class Master:
         return actions
 
     def _propose(self, now: float, *, checks: bool) -> Iterator[MasterAction]:
-        """Asks for another set if members lag or are gone, or if slaves have reached their mark."""
+        """Proposes another set if members lag or their processes are gone, or if slaves have reached their mark."""
         insync = self.insync
         if not insync.may_propose:
             return
@@ -360,17 +374,24 @@ class Master:
         acked = {identity: self.barriers.acked_by(identity) for identity in welcomed}
         wished = insync.wish(out, acked)
         if wished is None and not insync.is_settled:
-            # A proposal with a lost answer may still be applied. Any change of ours, even to the same set, ends that.
+            # A proposal whose answer was lost may still be applied. A new change, even to the same set, prevents that.
             wished = insync.members
         proposal = insync.propose(wished) if wished is not None else None
         if proposal is not None:
             yield Propose(proposal, needs_own_node=False)
 
     def _out(self, now: float) -> list[Identity]:
-        """Returns the members that should leave the set: first if their process is gone, then by their silence."""
+        """Returns the members that should leave the set, in order.
+
+        First those that are no longer replicas of the shard or have no process, then those that lag, the longest first.
+        """
         nodes = self._nodes
         members = self.insync.members - {self.me}
-        gone = [member for member in members if nodes is not None and member.replica not in nodes]
+        gone = [
+            member
+            for member in members
+            if member.replica not in self._replicas or (nodes is not None and member.replica not in nodes)
+        ]
         silent = [member for member in members if member not in gone and self._is_lagging(member, now)]
         return sorted(gone) + sorted(silent, key=lambda member: (self._heard_at(member), member))
 
@@ -413,16 +434,17 @@ class Master:
             refused = ShardRefused(epoch=self.epoch, link=link.link, reason=Refusal.JOIN_AGAIN)
             yield SendAnswer(identity.replica, refused)
             return
-        committed = self.barriers.ends()
-        is_shown = link.shown == committed
+        # The count is read first: an end that moves in between is sent again, and none is passed over.
+        moves = self.barriers.moves
+        ends = self.barriers.ends_since(link.moves_sent)
         if round is None and now < min(link.parked_until, link.due):
-            if not is_shown and link.due == NEVER:
+            if ends and link.due == NEVER:
                 link.due = now + self._timing.ends_s
             return
         items: list[Item] = list(round.changes) if round is not None else []
-        if not is_shown:
-            items.append(CommittedEnds({log: end for log, end in committed.items() if link.shown.get(log) != end}))
-            link.shown = committed
+        if ends:
+            items.append(CommittedEnds(ends))
+        link.moves_sent = moves
         # A slave that has fetched all ranges has reached the barrier at which it joined.
         barrier = round.barrier if round is not None else self.barriers.sent_to(identity)
         answer = ShardFetched(epoch=self.epoch, link=link.link, number=link.number + 1, barrier=barrier, items=items)

@@ -1,4 +1,4 @@
-"""How a mastership begins and how it is handed over: steps as tables. A missing pair is an error."""
+"""How a mastership begins and how it is handed over: the steps as tables. A pair that is not in them is an error."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 
 class Promotion(Enum):
-    """How far a replica is that has won an epoch."""
+    """The steps of a replica from winning an epoch to serving it."""
 
     KEEPING_EPOCHS = auto()
-    """Fenced: it fetches no more. The entry of the epoch, with its tails, goes to disk before any record of it."""
+    """It fetches no more. The entry of the epoch, with its tails, is written to disk before any record of the epoch."""
     OPENING = auto()
-    """Barrier 1 waits for the set, and the store is opened."""
+    """Barrier 1 waits for the set. The store is being opened."""
     OPENED = auto()
-    """The store is open, and barrier 1 is not done."""
+    """The store is open. Barrier 1 is not done."""
     COMMITTED = auto()
     """The whole set has all tails, so readers may see them. The store is not open yet."""
     SERVING = auto()
-    """Requests are taken."""
+    """Requests are accepted."""
 
 
 class PromotionEvent(Enum):
@@ -39,13 +39,13 @@ PROMOTION: Final[dict[tuple[Promotion, PromotionEvent], Promotion]] = {
 
 
 class HandOver(Enum):
-    """How far a master is that gives its office to a named slave."""
+    """The steps in which a master hands over to a named slave."""
 
     NOT_WANTED = auto()
     DRAINING = auto()
-    """No puts are taken; the barriers that were given are waited for."""
+    """No puts are accepted. The master waits until every barrier that it gave is done."""
     PROPOSED = auto()
-    """Reads have stopped, and the registry was asked to make the slave master. There is no way back."""
+    """Reads have stopped, and the registry was asked to make the slave master. This cannot be taken back."""
     ENDED = auto()
 
 
@@ -63,7 +63,7 @@ HAND_OVER: Final[dict[tuple[HandOver, HandOverEvent], HandOver]] = {
     (HandOver.DRAINING, HandOverEvent.WANTED): HandOver.DRAINING,
     (HandOver.DRAINING, HandOverEvent.DRAINED): HandOver.PROPOSED,
     (HandOver.DRAINING, HandOverEvent.TIMED_OUT): HandOver.NOT_WANTED,
-    # Whatever the outcome is, the process ends: if the registry refused or its answer was lost, an election follows.
+    # The process ends after every outcome: if the registry refused, or its answer was lost, an election follows.
     (HandOver.PROPOSED, HandOverEvent.ANSWERED): HandOver.ENDED,
     (HandOver.PROPOSED, HandOverEvent.WANTED): HandOver.PROPOSED,
 }

@@ -21,9 +21,9 @@ class LinkId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinShard:
-    """10100. A slave opens a link, which it has not used before.
+    """10100. A slave opens a link, with an id that it has not used before.
 
-    `first` and `tails` say where its logs begin and end. `epoch` is the one in which it saw the shard.
+    `first` and `tails` say where its logs begin and end. `epoch` is that of the state that it has read last.
     """
 
     identity: Identity
@@ -38,9 +38,9 @@ class JoinShard:
 class ShardJoined:
     """The answer to JoinShard.
 
-    `cuts` has each log of the master: the slave ends its own there, makes it if it has none, and removes all others.
-    None: the two have no epoch in common, and the slave has to start from nothing.
-    `barrier`: the slave has reached it when its logs are cut and its state files are the master's; 0 if it also needs
+    `cuts` has an end for each log of the master: the slave cuts its own log there, makes the log if it has none, and
+    removes all other logs. None: the two have no epoch in common, so the slave has to start from nothing.
+    `barrier`: the slave has reached it when its logs are cut and its state files equal the master's; 0 if it also needs
     older records.
     """
 
@@ -54,7 +54,7 @@ class ShardJoined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListState:
-    """10101. A slave asks for the digests of the state files behind `after`, in the order of their paths."""
+    """10101. A slave asks for the digests of the state files after the path `after`, in the order of their paths."""
 
     identity: Identity
     link: LinkId
@@ -64,7 +64,7 @@ class ListState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateListed:
-    """The answer to ListState. `is_complete`: there are no more behind the last path."""
+    """The answer to ListState. `is_complete`: there are no more files after the last path."""
 
     epoch: int
     link: LinkId
@@ -85,7 +85,7 @@ class FetchState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFetched:
-    """The answer to FetchState: as many of the files as fit, at least one. A file that is gone meanwhile is None."""
+    """The answer to FetchState: as many of the files as fit, at least one. None is a file that exists no more."""
 
     epoch: int
     link: LinkId
@@ -96,8 +96,8 @@ class StateFetched:
 class FetchShard:
     """10103. A slave has everything up to barrier `acked`, and asks for what comes next.
 
-    `follows` is the number of the answer that it got last on this link, 0 for the one to JoinShard. So the master knows
-    that the fetch was sent after that answer.
+    `follows` is the number of the last answer on this link; the answer to JoinShard has 0. So the master knows that the
+    fetch was sent after that answer.
     """
 
     identity: Identity
@@ -110,7 +110,7 @@ class FetchShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFetched:
-    """The answer to FetchShard. With `items` carried out in order and synced, the slave has reached `barrier`."""
+    """The answer to FetchShard. A slave that has carried out and synced `items`, in order, has reached `barrier`."""
 
     epoch: int
     link: LinkId
@@ -121,13 +121,13 @@ class ShardFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverShard:
-    """10104. The command line or the controller asks the master to give its office to a member of the set."""
+    """10104. The command line or the controller asks the master to hand over to a member of the set."""
 
     replica: int
 
 
 class Refusal(Enum):
-    """Why a master does not answer. In both cases the slave looks at the registry and joins again."""
+    """Why a master refuses a request. In both cases the slave reads the registry and joins again."""
 
     NOT_MASTER = "not_master"
     JOIN_AGAIN = "join_again"

@@ -14,7 +14,7 @@ WHAT: Final = "state of the shard"
 
 
 class ProposalOutcome(Enum):
-    """The outcome of a compare-and-set. UNKNOWN: the answer was lost; it may have happened, or may still happen."""
+    """The outcome of a compare-and-set. UNKNOWN: the answer was lost; it may be applied already, later, or never."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -22,9 +22,9 @@ class ProposalOutcome(Enum):
 
 
 class Identity(NamedTuple):
-    """A replica as it stands in the in-sync set.
+    """A replica as the in-sync set names it.
 
-    A replica whose disk was replaced has another `incarnation`. A machine that was started again has another `boot`.
+    A replica whose disk was replaced has another `incarnation`. After its machine was restarted it has another `boot`.
     """
 
     replica: int
@@ -34,21 +34,24 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardState:
-    """One value of the node. Values form one line, because each one replaces the version that its writer has read."""
+    """One value of the shard's node in the registry.
+
+    The values form one line, because each one replaces the version that its writer has read.
+    """
 
     epoch: int
     master: int | None
     """None: the shard was founded, and has had no master yet."""
     insync: frozenset[Identity]
     nonce: str
-    """Names the process that is master. A later process of the same replica is not."""
+    """Names the process that is master. A later process of the same replica has another nonce."""
 
     def identity_of(self, replica: int) -> Identity | None:
-        """Returns how `replica` stands in the set; None if it does not."""
+        """Returns the identity of `replica` in the set; None if it is not a member."""
         return next((member for member in self.insync if member.replica == replica), None)
 
     def led_by(self, identity: Identity, nonce: str) -> ShardState:
-        """Returns the state in which a member of the set leads the next epoch. The set has the same replicas."""
+        """Returns the state in which a member of the set leads the next epoch. The replicas of the set are the same."""
         others = frozenset(member for member in self.insync if member.replica != identity.replica)
         return ShardState(epoch=self.epoch + 1, master=identity.replica, insync=others | {identity}, nonce=nonce)
 
@@ -76,7 +79,7 @@ class ShardState:
 
 
 class Proposal(NamedTuple):
-    """Set the node to `state` if it still has this version."""
+    """A request to the registry: set the shard's node to `state` if it still has this version."""
 
     state: ShardState
     version: int
@@ -91,18 +94,18 @@ class RegistryView:
     nodes: Mapping[int, str]
     """The living replicas, and the nonce of the process of each."""
     unreached: Mapping[int, int]
-    """The replicas that get no answer from the master, and of which epoch."""
+    """The replicas that get no answer from the master, and the epoch of that master for each."""
     dead: int | None = None
-    """The latest epoch whose master is known to be dead by its parent process."""
+    """The latest epoch whose master is dead for certain, because its parent process has seen it end."""
 
     @property
     def is_master_alive(self) -> bool:
-        """Whether the process that won this epoch still has its session. A later process of its replica is another."""
+        """Whether the process that won this epoch still has its session. A later process of its replica has another."""
         state = self.state
         return state.master is not None and self.nodes.get(state.master) == state.nonce
 
     def is_master_unreached(self, min_insync: int) -> bool:
-        """Whether all other members of the set get no answer from the master, and are enough to go on without it."""
+        """Whether no other member of the set gets an answer from the master, and they are enough without it."""
         state = self.state
         others = [member.replica for member in state.insync if member.replica != state.master]
         return len(others) >= max(min_insync, 1) and all(

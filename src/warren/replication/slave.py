@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -23,7 +23,7 @@ from warren.replication.actions import (
     StartFromNothing,
     WriteState,
 )
-from warren.replication.changes import CommittedEnds
+from warren.replication.changes import CommittedEnds, Item, RemovedLog
 from warren.replication.election import Election
 from warren.replication.messages import (
     FetchShard,
@@ -44,23 +44,23 @@ ROUND_SIZE_MAX: Final = 16 << 20
 
 
 class Link(Enum):
-    """How far a slave is with its link to the master. The order of the steps is what makes its logs comparable."""
+    """The steps of a slave's link to its master. Their order keeps the invariant of `Slave`."""
 
     IDLE = auto()
     JOINING = auto()
     CUTTING = auto()
-    """First the logs are cut where they agree with the master's."""
+    """First the logs are cut where they begin to differ from the master's."""
     KEEPING_EPOCHS = auto()
     """Then the master's list of epochs is kept. It must be on disk before any record of one of its epochs."""
     LISTING = auto()
     COMPARING = auto()
     FETCHING_STATE = auto()
     WRITING_STATE = auto()
-    """Now the state files are the master's: what a deposed master had written alone is undone."""
+    """Now the state files become the master's, which undoes what a deposed master had written alone."""
     FETCHING = auto()
     APPLYING = auto()
     ABANDONING = auto()
-    """The link is lost, and the disk is still at work for it."""
+    """The link is lost, and the disk has not finished its last step for it."""
     LEADING = auto()
 
 
@@ -114,14 +114,14 @@ EXPECTED: Final[dict[Link, type]] = {
     Link.FETCHING_STATE: StateFetched,
     Link.FETCHING: ShardFetched,
 }
-"""The answer that a slave waits for."""
+"""The answer that a slave waits for in each step."""
 
 
 class Slave:
     """One slave as a state machine: events in, actions out. One thread; `now` is its steady clock.
 
     Invariant: it acknowledges a barrier only after everything up to that barrier is as durable here as it has to be,
-    and never while its election is under way. Its logs, cut where it joined, are beginnings of the master's logs.
+    and never while its election is under way. After they are cut, each of its logs is a beginning of the master's.
     """
 
     def __init__(self, election: Election, timing: TimeLimits, *, now: float, size_max: int = ROUND_SIZE_MAX) -> None:
@@ -144,6 +144,13 @@ class Slave:
         self._reached_at = now
         self._noted_epoch: int | None = None
         self.state = Link.IDLE
+        self.committed: dict[str, int] = {}
+        """Where the logs are committed, as far as the master has said so on the present link."""
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether it has everything that the master had when the present link was opened."""
+        return self.state in (Link.FETCHING, Link.APPLYING) and self._acked > 0
 
     @property
     def deadline(self) -> float:
@@ -166,37 +173,37 @@ class Slave:
             self._reached_at, self._retry_at = now, now
             self._noted_epoch = None
             self._lose(now, retry_s=0)
-        return self._go_on(now)
+        return self._advance(now)
 
     def outcome(self, outcome: ProposalOutcome, now: float) -> list[SlaveAction]:
-        """The registry has answered the compare-and-set of the election."""
+        """Takes the answer of the registry to the compare-and-set of the election."""
         self._election.answered(outcome)
         actions: list[SlaveAction] = [] if outcome is ProposalOutcome.DONE else [ReadRegistry()]
-        return actions + self._go_on(now)
+        return actions + self._advance(now)
 
     def timer(self, now: float) -> list[SlaveAction]:
-        """Is called when `deadline` has come; calling it earlier or later does no harm."""
+        """Takes the event that `deadline` has come. Calling it earlier or later does no harm."""
         actions: list[SlaveAction] = []
         if now >= self._answer_due:
             self._lose(now, retry_s=self._timing.retry_s)
         proposal = self._election.timer(now)
         if proposal is not None:
             actions.append(Propose(proposal, needs_own_node=True))
-        return actions + self._go_on(now)
+        return actions + self._advance(now)
 
     def connection_lost(self, link: LinkId, now: float) -> list[SlaveAction]:
-        """The connection to the master is closed."""
+        """Takes the event that the connection to the master is closed."""
         if link == self._link:
             self._lose(now, retry_s=self._timing.retry_s)
-        return self._go_on(now)
+        return self._advance(now)
 
     def received(self, answer: MasterAnswer, now: float) -> list[SlaveAction]:
-        """An answer of the master has come. One that is not waited for is late, or a repetition: it changes nothing."""
+        """Takes an answer of the master. An answer that is late or repeated, so not expected now, changes nothing."""
         if answer.link != self._link or not self._election.may_fetch:
             return []
         if isinstance(answer, ShardRefused):
             self._lose(now, retry_s=self._timing.retry_s)
-            return [ReadRegistry(), *self._go_on(now)]
+            return [ReadRegistry(), *self._advance(now)]
         if type(answer) is not EXPECTED.get(self.state):
             return []
         if isinstance(answer, ShardFetched) and answer.number != self._answered + 1:
@@ -210,7 +217,7 @@ class Slave:
         return actions + self._take(answer, now)
 
     def state_compared(self, different: Sequence[str], gone: Sequence[str], now: float) -> list[SlaveAction]:
-        """The state files `different` differ from the master's or are missing; it does not have those in `gone`."""
+        """Takes the state files that differ from the master's or are missing here, and those only here."""
         if self.state is not Link.COMPARING:
             return []
         if not different and not gone:
@@ -224,7 +231,7 @@ class Slave:
         )
 
     def disk_done(self, now: float) -> list[SlaveAction]:
-        """The last of CutLogs, KeepEpochs, WriteState and Apply is done and synced."""
+        """Takes the event that the last CutLogs, KeepEpochs, WriteState or Apply is done and synced."""
         finished = self.state
         self._go(LinkEvent.DISK_DONE)
         if finished is Link.CUTTING:
@@ -236,7 +243,7 @@ class Slave:
             return self._fetch(now)
         if finished is Link.APPLYING:
             return self._acknowledge(now)
-        return self._go_on(now)
+        return self._advance(now)
 
     @property
     def _open_link(self) -> LinkId:
@@ -249,7 +256,7 @@ class Slave:
 
     @property
     def _may_follow(self) -> bool:
-        """Whether there is a living master, and this slave may fetch from it."""
+        """Whether the shard has a living master, and this slave may fetch from it."""
         election = self._election
         return (
             election.view is not None
@@ -260,7 +267,7 @@ class Slave:
 
     @property
     def _unreached_at(self) -> float:
-        """When this slave says in the registry that the master is silent; never if it has, or is not in the set."""
+        """When to write to the registry that the master is silent; never if that is done, or if not in the set."""
         view = self._election.view
         if self._noted_epoch is not None or view is None or not self._election.is_eligible(view):
             return NEVER
@@ -291,14 +298,22 @@ class Slave:
         assert isinstance(answer, ShardFetched)
         self._answered = answer.number
         self._round = answer
+        self._note_committed(answer.items)
         if all(isinstance(item, CommittedEnds) for item in answer.items):
             self._go(LinkEvent.NOTHING_NEW)
             return self._acknowledge(now)
         self._go(LinkEvent.ROUND)
         return [Apply(answer.items)]
 
+    def _note_committed(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if isinstance(item, CommittedEnds):
+                self.committed.update(item.ends)
+            elif isinstance(item, RemovedLog):
+                self.committed.pop(item.log, None)
+
     def _acknowledge(self, now: float) -> list[SlaveAction]:
-        """Shows what the round says is committed, and fetches the next one, which acknowledges this one."""
+        """Shows what is committed according to the round, and fetches the next round, which acknowledges this one."""
         assert self._round is not None
         self._acked = max(self._acked, self._round.barrier)
         ends = [item for item in self._round.items if isinstance(item, CommittedEnds)]
@@ -329,14 +344,14 @@ class Slave:
         return [SendRequest(self._master, request)]
 
     def _lose(self, now: float, *, retry_s: float) -> None:
-        """Drops the link. What the disk has begun for it is finished, and not acknowledged."""
+        """Drops the link. The disk finishes the step that it has begun, but the step is not acknowledged."""
         self._link = None
         self._answer_due = NEVER
         self._retry_at = now + retry_s
         self._go(LinkEvent.LOST)
 
-    def _go_on(self, now: float) -> list[SlaveAction]:
-        """Everything that any event may make possible: to stop, to lead, to join, to say that the master is silent."""
+    def _advance(self, now: float) -> list[SlaveAction]:
+        """Does what an event may have made possible: stops, leads, joins, or reports that the master is silent."""
         election = self._election
         if self._link and not election.may_fetch:
             self._lose(now, retry_s=0)
@@ -358,11 +373,12 @@ class Slave:
         self._link = LinkId(self._election.nonce, self._link_count)
         self._answered = self._acked = 0
         self._round = None
+        self.committed = {}
         self._answer_due = now + self._timing.answer_s
         return [SendJoin(self._master, self._open_link, self._epoch)]
 
     def _lead(self) -> list[SlaveAction]:
-        """Leads, once the disk has finished what it was at: only then the tails are certain."""
+        """Leads as soon as the disk has finished its last step, because only then the tails are certain."""
         if self.state is not Link.IDLE:
             return []
         self._go(LinkEvent.WON)

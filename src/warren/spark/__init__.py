@@ -38,7 +38,7 @@ def session(app_name: str = "warren", master: str | None = None, conf: Mapping[s
 def use_java() -> str:
     """Sets JAVA_HOME, for this process and those that it starts, to a Java that Spark can start, and returns it.
 
-    `session` does so by itself. Other ways to start Spark need it if Java was installed with pip.
+    `session` calls it automatically. Other ways to start Spark need it if Java was installed with pip.
     """
     from warren.spark.runtime.java_home import use_java
 

@@ -18,7 +18,7 @@ from warren.spark.store_access.raw_options import RawOptions
 
 
 class WarrenDataSource(DataSource):
-    """The data source behind `spark.read.format("warren")`. It only makes the readers and writers.
+    """The data source behind `spark.read.format("warren")`. It only creates the readers and writers.
 
     Spark finds it without registration, as `pyspark_warren.DefaultSource`. Registering it does no harm.
     """
@@ -32,7 +32,7 @@ class WarrenDataSource(DataSource):
         raw = RawOptions.of(READ_OPTIONS, self.options)
         value_format = raw.value("valueFormat")
         if value_format in ("json", "csv"):
-            raise BadOption("valueFormat", f"{value_format} needs a schema; give one with .schema(...)")
+            raise BadOption("valueFormat", f"{value_format} needs a schema; pass one with .schema(...)")
         return message_schema(include_headers=raw.value("includeHeaders"), value_as_text=value_format == "text")
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -1,4 +1,4 @@
-"""Bytes on disk: a log of messages that is fast, shared by processes, and whole after any crash."""
+"""Bytes on disk: a log of messages that is fast, shared by processes, and undamaged after any crash."""
 
 from warren.message import END, START
 from warren.storage.log import Log

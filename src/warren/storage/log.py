@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from warren.api.values import ColumnOptions
@@ -14,10 +13,10 @@ from warren.errors import BadInput, NumberRetired, UnsupportedByVersion
 from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage.append.append import Appender, numbers_of
-from warren.storage.append.background_sync import AtOnce, BackgroundSync, process_background
+from warren.storage.append.background_sync import BackgroundSync, background_of
 from warren.storage.append.commit import Commit
-from warren.storage.append.durability import Durability
-from warren.storage.append.open import check_index, check_options, find_log, settle
+from warren.storage.append.durability import Durability, Replication
+from warren.storage.append.open import check_index, check_options, open_files, settle
 from warren.storage.append.recovery import MAX_BLOCK_COUNT_DEFAULT, Recovery
 from warren.storage.append.retire import remove_index, retire
 from warren.storage.check.inspection import LogInfo, inspect, reader_names
@@ -27,7 +26,6 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remov
 from warren.storage.disk.index import extension_bytes
 from warren.storage.disk.log_files import LogFiles
 from warren.storage.disk.notify import SLEEP_S_MAX, Bell, sleep_on_any
-from warren.storage.disk.open_files import process_residents
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.columns import Batch
 from warren.storage.format.compression import compression_code
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """A durable sequence of messages in one directory. Any number of processes and threads may use it at once.
+    """A durable sequence of messages in one directory. Any number of processes and threads may use it at the same time.
 
     Messages are numbered from 0 without gaps. An append returns when the message is as durable as `durability` says;
     readers see it from then on, and never before. Opening a log after a crash recovers it. A log opened `read_only` is
@@ -61,8 +59,8 @@ class Log:
         self, files: LogFiles, commit: Commit, appender: Appender, label: Label, clock: Clock, compression: int
     ) -> None:
         self._files, self._commit, self._appender, self._label, self._clock = files, commit, appender, label, clock
-        self._compression, self.is_synced = compression, False  # With durability `commit` an append waits for a sync.
-        self.is_quick = False  # An append of packed records neither waits for a sync nor takes the records apart.
+        self._compression, self.is_synced = compression, False  # Appends, and readers' positions, wait for syncs.
+        self.is_quick = False  # An append of packed records neither waits for a sync nor unpacks the records.
         self._has_batches = files.format.has_batches
         self._has_plain_records = self._has_batches and not compression
         self._view = LogView(files)
@@ -83,24 +81,23 @@ class Log:
         topic: str = "",
         partition: int = 0,
         repair: bool = False,
+        replication: Replication = "as synced",
         filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
         clock: Clock = SYSTEM_CLOCK,
         background: BackgroundSync | None = None,
     ) -> Log:
-        """Opens the log in the directory `path`, and makes it if it does not exist.
+        """Opens the log in the directory `path`, and creates it if it does not exist.
 
         `version` is that of a new log; an existing log keeps its own. `exclusive` keeps the writer lock until `close`.
         `repair` cuts the log at its first damage, if opening would otherwise refuse to lose messages.
+        `replication` says what waits for slaves.
         """
         check_options(version, block_size, max_block_count, compression)
         if read_only and (exclusive or repair):
-            raise BadInput("a log opened read_only can be neither exclusive nor repaired")
+            raise BadInput("a log with read_only=True can be neither exclusive nor repaired")
         level, compression_number = Durability.parse(durability), compression_code(compression)
-        files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
-        files.writable = not (read_only or filesystem.is_read_only)
-        find_log(files, version, max_block_count)
-        if files.has_index():
-            files.see_version()
+        is_writable = not (read_only or filesystem.is_read_only)
+        files = open_files(os.fspath(path), filesystem, clock, version, max_block_count, writable=is_writable)
         if compression_number and not files.format.has_compression:
             raise UnsupportedByVersion("compression", files.format.version)
         commit = Commit(
@@ -110,17 +107,18 @@ class Log:
             exclusive=exclusive,
             max_block_count=max_block_count,
             clock=clock,
-            background=background or (process_background() if filesystem is SYSTEM_FILE_SYSTEM else AtOnce()),
+            background=background or background_of(filesystem),
+            replication=replication,
         )
         settle(files, commit, force=repair) if files.writable else check_index(files)
         appender = Appender(commit, level, clock.now_ns, is_exclusive=exclusive)
         log = cls(files, commit, appender, Label(topic, partition), clock, compression_number)
-        log.is_synced = level.mode == "commit"
+        log.is_synced = level.mode == "commit" or filesystem.shipping is not None
         log.is_quick = log._has_batches and not log.is_synced
         return log
 
     def _let_go(self) -> bool:
-        """Closes every file. Returns False, and keeps them, if the background still has to sync one."""
+        """Closes every file. Returns False, and keeps the files open, if the background still has to sync one."""
         if not self._commit.let_go():
             return False
         self._view.let_go()
@@ -165,12 +163,12 @@ class Log:
     ) -> range:
         """Appends messages with one commit, and returns their numbers. `tag` is for all, `tags` has one for each.
 
-        Up to 65,536 messages or 4 MiB are one record, which is written whole or not at all. Each record carries the
-        marker, so that `markers` finds whether a put of unknown outcome was written.
+        Up to 65,536 messages or 4 MiB are one record, which is written completely or not at all. Each record carries
+        the marker, so that `markers` shows whether a put with an unknown outcome was written.
         """
         batch = Batch(bodies, **columns)
         if tag and batch.tags is not None:
-            raise BadInput("give either tag, for all, or tags, one for each")
+            raise BadInput("pass either tag, for all messages, or tags, one for each")
         packed = pack_many(self._files.format, batch, tag, self._compression, self.record_size_max, marker)
         if not packed:
             return range(self.end, self.end)
@@ -179,7 +177,7 @@ class Log:
     def append_arrow(self, batch: pyarrow.RecordBatch, *, marker: bytes = b"") -> range:
         """Appends the rows of an Arrow record batch, as `append_many` does, without a Python loop over them.
 
-        The batch has a column `body`, and any others that `scan` gives; number, offset and timestamp are new. A null
+        The batch has a column `body`, and any other columns of a `scan`; number, offset and timestamp are new. A null
         means that the message does not have that field.
         """
         from warren.storage.arrow.arrow_packing import pack_arrow
@@ -190,7 +188,7 @@ class Log:
     def append_packed(self, records: Sequence[Packed]) -> range:
         """Appends records that were packed before, or that `packed` of another log yielded, and returns their numbers.
 
-        A log without batches stores each message as a record of its own, and leaves out the markers.
+        A log without batches stores each message in its own record, and omits the markers.
         """
         if not self._has_batches:
             records = repack(self.format, records)
@@ -200,9 +198,8 @@ class Log:
 
     def append_record(self, packed: Packed) -> Receipt:
         """Appends one record that was packed before, and returns the receipt of its first message."""
-        if self._has_batches:
-            return self._appender.put(*packed)
-        return self._appender.put_all(repack(self.format, (packed,)))
+        appender = self._appender
+        return appender.put(*packed) if self._has_batches else appender.put_all(repack(self.format, (packed,)))
 
     def settle(self, puts: Sequence[Sequence[Packed]]) -> list[Receipt | BaseException]:
         """Appends several puts of packed records, each of at least one, with one sync for all of them.
@@ -212,22 +209,21 @@ class Log:
         return self._appender.settle(puts) if self._has_batches else self._appender.settle_repacked(puts)
 
     def has_room(self, size: int) -> bool:
-        """Returns whether a record with `size` bytes of payload fits the last block as it is.
+        """Returns whether a record with `size` bytes of payload fits into the current last block.
 
-        If it does not, an append has to make a block, and sync it, or to enlarge or reopen its file. Other threads and
-        processes may take the room in between, so this tells how long an append is likely to take, and not more.
+        If not, an append has to create, enlarge or reopen a file, unless others take or make the room in between.
         """
         writer = self._commit.writer
         return writer.position + size + writer.room_taken <= writer.room_end
 
     @property
     def record_size_max(self) -> int:
-        """The size of the largest record that fits a block, in bytes."""
+        """The size of the largest record that fits into a block, in bytes."""
         return self._commit.writer.record_size_max
 
     def sync(self) -> None:
-        """Puts on disk all that any process has appended up to now, whatever the log's durability."""
-        self.check_writable()
+        """Syncs everything that any process has appended up to now, for any durability of the log."""
+        self._files.check_writable()
         self._commit.sync()
 
     def reopen(self) -> None:
@@ -246,7 +242,7 @@ class Log:
 
     @property
     def format(self) -> Format:
-        """The format of the log's version, which says what the log can do."""
+        """The format of the log's version. It says which features the log has."""
         return self._files.format
 
     @property
@@ -261,7 +257,12 @@ class Log:
     @property
     def end(self) -> int:
         """The number that the next message will get."""
-        return self._view.end
+        return self._files.index().readable_end
+
+    @property
+    def tail(self) -> int:
+        """The number after the last message that is stored. On a slave readers may not see that far: see `end`."""
+        return self._files.index().message_count
 
     def at(self, number: int) -> Message | None:
         """Returns message `number`, or None if it is past the end or in a batch that cannot be read."""
@@ -316,7 +317,7 @@ class Log:
         )
 
     def page(self, number: int, tag: TagFilter | None, *, limit: int, **sizes: int | None) -> Page:
-        """Returns what `read` returns with this `limit` and these sizes, and the number to go on from."""
+        """Returns what `read` returns with this `limit` and these sizes, and the number to continue from."""
         return messages.read(self._view, self._label, number, limit=limit, tag=tag, **sizes)
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Page:
@@ -341,7 +342,7 @@ class Log:
             bell.sleep(value, left_s)
 
     def _start_waiting(self) -> tuple[Bell, int]:
-        """Returns the bell that rings when the log grows, and its value now. Tells writers that this process waits."""
+        """Returns the bell of the log, and its current value. Announces to writers that this process waits."""
         index = self._files.index()
         bell = index.bell(self._clock)
         if self._files.writable:
@@ -351,7 +352,7 @@ class Log:
     def markers(self, start: int, other_than: bytes = b"") -> Iterator[Marked]:
         """Yields the records with a marker that hold messages from `start` on, in order.
 
-        Skips records with a marker that starts with `other_than`, without reading or checking what they hold.
+        Skips records whose marker starts with `other_than`, without reading or checking their content.
         """
         return markers(self._view, start, other_than) if self.format.keeps_markers else iter(())
 
@@ -360,21 +361,22 @@ class Log:
         self.format.check_batches("reading records as they were packed")
         return read_packed(self._view, start, end)
 
-    def stored(self, number: int, *, bytes_max: int) -> list[StoredRun]:
+    def stored(self, number: int, *, bytes_max: int, checked_max: int | None = None) -> list[StoredRun]:
         """Returns the Kafka batches and other records that hold the messages from `number` on: about `bytes_max` bytes.
 
         Kafka batches are not copied. Returns at least one record if there is one; the first may hold messages before
-        `number`.
+        `number`. Raises ChecksMore if more than `checked_max` bytes of them were not checked before.
         """
-        self.format.check_batches("reading records as they are stored")
-        return read_stored(self._view, number, bytes_max)
+        if not self._has_batches:
+            self.format.check_batches("reading records as they are stored")
+        return read_stored(self._view, number, bytes_max, checked_max)
 
     # --- Readers ---
 
     def reader(self, name: str, *, tag: str | None = None) -> QueueReader:
-        """Returns the reader `name`, and makes it at the start of the log if it does not exist.
+        """Returns the reader `name`, and creates it at the start of the log if it does not exist.
 
-        A `tag` becomes the filter that its file keeps; None leaves the filter as it is.
+        A `tag` becomes the filter in its file; None keeps the existing filter.
         """
         return open_reader(self, self._files, name, tag, is_synced=self.is_synced)
 
@@ -395,7 +397,7 @@ class Log:
         return BlockRange(block.number, block.base_offset, block.base_offset + limit)
 
     def standing(self, number: int) -> ReaderCursor:
-        """Returns the block and position of message `number`; for `end`, the place behind the last record."""
+        """Returns the block and position of message `number`; for `end`, the place after the last record."""
         return find_standing(self._view, number)
 
     def number_at(self, block_number: int, position: int) -> int:
@@ -407,12 +409,16 @@ class Log:
     def retire(self, *, before: int, exactly: bool = False, rolls: bool = False) -> int:
         """Removes blocks whose messages all come before `before`, and returns the first number left.
 
-        With `rolls` the last block is ended first. With `exactly` the messages before `before` that are left are
-        hidden.
+        With `rolls` the last block is ended first. With `exactly` the remaining messages before `before` are hidden.
         """
         self.check_writable()
         retire(self._files, self._view, self._commit, before, exactly=exactly, rolls=rolls)
         return self.first
+
+    def cut(self, number: int) -> None:
+        """Removes the messages from `number` on, the first of its record, on disk. New messages get their numbers."""
+        self.check_writable()
+        self._commit.cut(number)
 
     def remove(self) -> None:
         """Removes the log from the disk. Every process that has it open gets NotALog from now on."""
@@ -423,7 +429,7 @@ class Log:
         remove_tree(self._files.filesystem, self.path)
 
     def verify(self, progress: Callable[[int], None] | None = None) -> Verified:
-        """Checks every byte. Raises CorruptRecord at the first damage; calls `progress` with each number reached."""
+        """Checks every byte. Raises CorruptRecord at the first damage. Calls `progress` with each number reached."""
         return verify(self._view, progress)
 
     def inspect(self) -> LogInfo:
@@ -458,12 +464,12 @@ class Log:
 
     @property
     def recovery(self) -> Recovery | None:
-        """What opening the log had to recover; None if the log was closed properly."""
+        """The result of the recovery when the log was opened; None if the log was closed properly."""
         return self._commit.recovery
 
     @property
     def recovered_us(self) -> int:
-        """The time in µs of the last recovery for which no other process vouched; 0 if there was none."""
+        """The time in µs of the last recovery during which no other process vouched; 0 if there was none."""
         return self._files.index().recovered_us
 
     def close(self) -> None:
@@ -476,9 +482,7 @@ class Log:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -488,11 +492,7 @@ class Log:
 
 
 def wait_for_any(ends: Sequence[tuple[Log, int]], seconds: float, clock: Clock = SYSTEM_CLOCK) -> bool:
-    """Waits at most `seconds` until one of the logs has the message of its number. Returns whether one has.
-
-    May return early (within SLEEP_S_MAX), so that the caller can also check what no log announces, such as an expired
-    lease.
-    """
+    """Waits for the message of its number in one of the logs; SLEEP_S_MAX at most, as leases end without a bell."""
     bells = [log._start_waiting() for log, _ in ends]
     if any(log.end > number for log, number in ends):
         return True

@@ -1,4 +1,6 @@
-"""Carries out what a transaction decided, exactly once, in any process: messages, positions, acknowledgements."""
+"""Carries out what a transaction decided, exactly once, in any process: its messages, positions and
+acknowledgements.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from warren.transaction.journal import Journal
 from warren.transaction.journal_entry import GroupName, JournalEntry, LogName, Piece, Target
 
 APPEND_SIZE_TARGET: Final = 16 << 20
-"""How many bytes of a transaction's records are read from the journal and appended to their log at once."""
+"""How many bytes of a transaction's records are read from the journal and appended to their log together."""
 
 RowsAtHand = Mapping[Piece, Sequence[Packed]]
 """Pieces that are still in memory, packed."""
@@ -35,7 +37,7 @@ APPENDS_AT_ONCE_MAX: Final = 8
 
 
 class LogPart(NamedTuple):
-    """What one transaction puts to one log: its target, and the index of that among its targets."""
+    """The part of one transaction that goes to one log: its target, and the index of that among its targets."""
 
     entry: JournalEntry
     number: int
@@ -43,7 +45,7 @@ class LogPart(NamedTuple):
 
 
 def append_missing(log: Log, parts: Sequence[LogPart], journal: Journal, at_hand: RowsAtHand) -> None:
-    """Appends what is missing, in order. No other caller may try the same at the same time."""
+    """Appends the missing messages, in order. No other caller may do the same at the same time."""
     written, waiting = _written(log, parts), RecordBuffer(log)
     for entry, number, target in parts:
         for place, piece in enumerate(target.pieces):
@@ -65,7 +67,7 @@ def _written(log: Log, parts: Sequence[LogPart]) -> Counter[bytes]:
 
 
 class RecordBuffer:
-    """Packed records that are appended together: few commits, and never much in memory."""
+    """Packed records that are appended together, so that there are few commits and little is in memory."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -75,8 +77,8 @@ class RecordBuffer:
     def add(self, records: Iterable[Packed], written: int) -> bool:
         """Appends the records of a piece, of which `written` messages are in the log, now or at the next `flush`.
 
-        Returns False if the rest cannot be appended as it was packed: the log keeps no markers, was made again, or has
-        smaller blocks now.
+        Returns False if the rest cannot be appended as it was packed, because the log keeps no markers, was created
+        again, or has smaller blocks now.
         """
         if not self._log.format.keeps_markers:
             return False
@@ -93,14 +95,14 @@ class RecordBuffer:
         return True
 
     def flush(self) -> None:
-        """Appends everything that was added."""
+        """Appends all records that were added."""
         records, self._records, self._size = self._records, [], 0
         if records:
             self._log.append_packed(records)
 
 
 class AtHand(NamedTuple):
-    """What the committing process has in memory, and other processes look up: rows, and the open groups."""
+    """The data that the committing process has in memory and other processes look up: rows, and the open groups."""
 
     rows: RowsAtHand
     streams: Mapping[GroupName, StreamGroup]
@@ -113,8 +115,8 @@ NOTHING_AT_HAND: Final = AtHand({}, {}, {})
 class Apply:
     """Carries out decided transactions. Any thread may call, but only one at a time for one transaction.
 
-    Every step can be repeated without harm, and is on disk when its method returns. What concerns a deleted topic or
-    group is left out. Logs are appended to in parallel, so that their syncs overlap.
+    Every step can be repeated without harm, and is on disk when its method returns. Parts for a deleted topic or group
+    are left out. Logs are appended to in parallel, so that their syncs overlap.
     """
 
     def __init__(self, store: Store) -> None:
@@ -128,7 +130,9 @@ class Apply:
     # --- Messages ---
 
     def put_all(self, entries: Sequence[JournalEntry], journal: Journal, rows: RowsAtHand) -> None:
-        """Appends every missing message of the transactions: log by log, and in each log in their order."""
+        """Appends every missing message of the transactions: log by log, and within each log in the order of the
+        transactions.
+        """
         parts: dict[LogName, list[LogPart]] = {}
         for entry in entries:
             for number, target in enumerate(entry.targets):
@@ -138,9 +142,9 @@ class Apply:
             with _unless_deleted():
                 topic = self._store.existing_topic(place.topic)
                 if topic.is_queue:
-                    # The topic that the transaction put to was deleted, and a queue was made under its name.
+                    # The topic that the transaction put to was deleted, and a queue was created under its name.
                     continue
-                log, is_synced = _log_of(topic, place), topic.settings.durability == "commit"
+                log, is_synced = _log_of(topic, place), topic.loses_nothing
                 jobs.append(partial(_put, log, is_synced, of_log, journal, rows))
         self._side_by_side(jobs)
         if any(place.horizon is not None for place in parts):
@@ -166,9 +170,9 @@ class Apply:
     # --- Groups ---
 
     def move_positions(self, entry: JournalEntry, streams: Mapping[GroupName, StreamGroup]) -> None:
-        """Commits the positions. This may be repeated, and a later transaction may have moved them further meanwhile.
+        """Commits the positions. A repetition may come after a later transaction has moved them further.
 
-        So they move forward, and back only from the position that the group had when the transaction was decided.
+        So positions move forward; they move back only from the position that the group had at the time of the decision.
         """
         for name, positions in entry.positions.items():
             with _unless_deleted():
@@ -183,11 +187,11 @@ class Apply:
                     member.apply_positions(moved)
                 else:
                     store_positions(topic, name.group, moved)
-                if topic.settings.durability != "commit":
+                if not topic.syncs_answers:
                     self._sync_positions(topic, name.group, positions)
 
     def _sync_positions(self, topic: Topic, group: str, partitions: Mapping[int, int]) -> None:
-        """Syncs the positions, because the journal forgets them once they are stored."""
+        """Syncs the positions, because the journal drops them once they are stored."""
         for partition in partitions:
             path = paths.reader_path(topic.partition(partition).path, group)
             file = self._store.filesystem.open(path, writable=True)
@@ -218,13 +222,13 @@ class Apply:
             pool.shutdown()
 
     def after_fork(self) -> None:
-        """In a child process: the threads of the parent do not exist here."""
+        """In a child process: makes a new pool, because the parent's threads do not exist here."""
         self._pool = None
 
 
 def _log_of(topic: Topic, place: LogName) -> Log:
     if place.partition >= topic.partition_count:
-        # The transaction may have been prepared by a process that saw partitions which this one has not seen yet.
+        # The process that prepared the transaction may have seen partitions that this one has not seen yet.
         topic.see_partitions()
     return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
 
@@ -233,13 +237,13 @@ def _put(log: Log, is_synced: bool, parts: Sequence[LogPart], journal: Journal, 
     with _unless_deleted():
         append_missing(log, parts, journal, rows)
         if not is_synced:
-            # The journal forgets the rows once they are in the log, so they must be on disk.
+            # The journal drops the rows once they are in the log, so they must be on disk.
             log.sync()
 
 
 @contextmanager
 def _unless_deleted() -> Iterator[None]:
-    """Leaves out what concerns a deleted topic or group."""
+    """Ignores that a topic or group was deleted, so that its part is left out."""
     try:
         yield
     except (NoSuchTopic, NoSuchGroup, *GONE):

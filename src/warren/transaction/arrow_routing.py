@@ -1,4 +1,4 @@
-"""Splits the rows of an Arrow batch by partition, with the hash of `routing`, for all rows at once."""
+"""Splits the rows of an Arrow batch by partition, with the hash of `routing`, for all rows together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def key_hashes(keys: BytePieces) -> npt.NDArray[np.uint32]:
 
 
 def _table() -> npt.NDArray[np.uint32]:
-    """The table of CRC-32: what each byte does to it."""
+    """Returns the table of CRC-32: how each byte changes it."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & np.uint32(1), (table >> np.uint32(1)) ^ np.uint32(POLYNOMIAL), table >> np.uint32(1))

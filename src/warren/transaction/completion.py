@@ -21,7 +21,7 @@ from warren.transaction.states import Event, State, next_state
 
 LOGGER: Final = logging.getLogger("warren")
 SETTLE_WAIT_S_MAX: Final = 5.0
-"""How long to wait for a process that decided something and seems to be alive."""
+"""How long to wait for a process that decided a transaction and seems to be alive."""
 SETTLE_LOOK_S: Final = 0.002
 
 
@@ -36,13 +36,13 @@ class Completion:
         self._store = store
         self._apply = Apply(store)
         self._at_work: dict[str, int] = {}
-        """The transactions that threads of this process work on, each with its thread."""
+        """The transactions that threads of this process work on, and the thread of each."""
         self._changed = threading.Condition()
         lock_path = paths.settling_lock(paths.transactions_directory(store.path))
         self._settling = SharedLock(store.filesystem, lock_path, store.clock)
         self._settling_thread = 0
         self.last_failure = ""
-        """Why a decided transaction could not be carried out, the last time that this happened."""
+        """Why the last decided transaction that failed could not be carried out."""
 
     def end(self, place: LogName) -> int:
         """Returns the end of a log. Raises NoSuchTopic if it was deleted."""
@@ -61,13 +61,16 @@ class Completion:
     # --- Who is at work ---
 
     def is_left(self, entry: JournalEntry) -> bool:
-        """Returns whether this process decided it, and none of its threads works on it."""
+        """Returns whether this process decided it and none of its threads works on it."""
         is_decided = entry.state in (State.COMMITTED, State.ABORTED)
         return is_decided and entry.session == self._store.session.id and entry.id not in self._at_work
 
     @contextmanager
     def working_on(self, id: str) -> Iterator[None]:
-        """Lets one thread of this process at a time work on a transaction. If it is open, its mutex is taken first."""
+        """Lets one thread of this process at a time work on a transaction.
+
+        If the transaction is open, takes its mutex first.
+        """
         me = threading.get_ident()
         is_nested = self._at_work.get(id) == me
         with self._changed:
@@ -86,7 +89,9 @@ class Completion:
     # --- Carrying out ---
 
     def carry_out(self, journal: Journal, entry: JournalEntry, at_hand: AtHand = NOTHING_AT_HAND) -> State:
-        """Carries out a decision that is on disk. If that fails now, it stays decided and is tried again."""
+        """Carries out a decision that is on disk. If that fails now, the transaction stays decided
+        and is tried again.
+        """
         return self.carry_out_all(journal, [entry], at_hand)
 
     def carry_out_all(
@@ -105,7 +110,7 @@ class Completion:
         except Exception as error:
             self.last_failure = f"{type(error).__name__}: {error}"
             ids = ", ".join(repr(entry.id) for entry in entries)
-            LOGGER.exception("transaction %s is %s, and could not be carried out yet", ids, decided)
+            LOGGER.exception("transaction %s is %s but could not be carried out yet", ids, decided)
             return decided
         state = next_state(entries[0].id, decided, Event.FINISH)
         with journal.changing():
@@ -114,7 +119,7 @@ class Completion:
         return state
 
     def try_again(self, journal: Journal, entry: JournalEntry) -> None:
-        """Carries out what could not be carried out before."""
+        """Carries out a decision that could not be carried out before."""
         with self.working_on(entry.id):
             present = journal.entry(entry.id)
             if present is not None and present.token == entry.token:
@@ -124,7 +129,7 @@ class Completion:
     # --- What others left ---
 
     def settle(self, journal: Journal) -> None:
-        """Finishes what dead sessions had decided, and aborts what they had open."""
+        """Finishes the decided transactions of dead sessions, and aborts their open ones."""
         # A group may call this again while it carries out a decision.
         if self._settling_thread == threading.get_ident() or not self._orphans(journal):
             return
@@ -138,8 +143,8 @@ class Completion:
     def settle_all(self, journal: Journal) -> None:
         """Returns when everything that was decided before the call is done, by this process or another living one.
 
-        A process that is killed frees its locks one by one: what it held may be free before its session is seen to be
-        dead. So this waits for sessions that seem to be alive.
+        A process that is killed frees its locks one by one, so its partitions or leases may be free before its session
+        counts as dead. So this also waits for sessions that seem to be alive.
         """
         decided = {entry.token for entry in self._decided_by_others(journal)}
         deadline_s = self._store.clock.steady_s() + SETTLE_WAIT_S_MAX
@@ -154,7 +159,7 @@ class Completion:
     def _decided_by_others(self, journal: Journal) -> list[JournalEntry]:
         """Returns the committed transactions that another process, or another thread of this one, is carrying out.
 
-        A thread that carries one out itself waits for no other, which might wait for it.
+        A thread that carries one out itself waits for no other, because the other might wait for it.
         """
         me, session = threading.get_ident(), self._store.session.id
         with self._changed:
@@ -178,20 +183,20 @@ class Completion:
         with ExitStack() as stack:
             for entry in orphans:
                 stack.enter_context(self.working_on(entry.id))
-            taken = [self._taken_over(entry) for entry in orphans]
+            taken_over = [self._taken_over(entry) for entry in orphans]
             with journal.changing():
-                for entry in taken:
+                for entry in taken_over:
                     journal.change(entry)
             # A killed process may have written its decision without syncing it.
             journal.sync()
-            for entry in taken:
+            for entry in taken_over:
                 self.carry_out(journal, entry)
 
     def _taken_over(self, entry: JournalEntry) -> JournalEntry:
         """Returns the entry with this session as the one that works on it. An undecided transaction is aborted.
 
-        A power cut may have cut a log that is not synced with every put. Then the first try is lost too, and the next
-        one is searched from the present end of the log on.
+        A power cut may have cut a log that is not synced with every put. Then the first attempt is lost too, and the
+        search for the next one starts at the current end of the log.
         """
         ends = zip(entry.targets, self.ends(entry), strict=True)
         targets = [replace(target, since=min(target.since, end)) for target, end in ends]
@@ -203,7 +208,7 @@ class Completion:
         self._settling.close()
 
     def after_fork(self) -> None:
-        """In a child process: the parent's work stays the parent's."""
+        """In a child process: discards the work that belongs to the parent."""
         self._changed = threading.Condition()
         self._at_work.clear()
         self._settling_thread = 0

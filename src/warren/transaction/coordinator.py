@@ -37,11 +37,11 @@ TRANSACTION_ID_SIZE_MAX: Final = 200
 TRANSACTION_TIMEOUT_S_MAX: Final = 7 * 86_400.0
 APPLICATION_NAME_SIZE_MAX: Final = 1000
 TRANSACTION_LOOK_S: Final = 1.0
-"""How often it is seen whether a transaction ran out of time, or has to be finished for another process."""
+"""How often the keeper checks for transactions that ran out of time or have to be finished for another process."""
 
 
 class Prepared(NamedTuple):
-    """A transaction that waits to be committed or aborted. `when` it was prepared, in µs since the epoch."""
+    """A transaction that waits to be committed or aborted. `when` is when it was prepared, in µs since the epoch."""
 
     id: str
     when: int
@@ -53,9 +53,9 @@ class Prepared(NamedTuple):
 class Coordinator:
     """The transactions of one opening of a store. Any thread may call.
 
-    Invariant: one event in the journal decides a transaction, and is on disk before anything of it is in a log. A
-    transaction that is a single record is decided by that record. An error before that aborts it; a later error does
-    not.
+    Invariant: one event in the journal decides a transaction, and is on disk before any part of the transaction is in a
+    log. A transaction that is a single record is decided by that record. An error before the decision aborts the
+    transaction; a later error does not.
     """
 
     def __init__(self, store: Store) -> None:
@@ -66,7 +66,7 @@ class Coordinator:
         self._batches = Batches(store, self._finishing)
         self._journal: Journal | None = None
         self._is_settled = False
-        """Whether the journal could be read, and everything that was left in it is done."""
+        """Whether the journal could be read, and all unfinished work in it is done."""
         self._open: dict[str, Transaction] = {}
         self._ended_here: dict[str, State] = {}
         """The outcomes of transactions that were never in the journal: aborted, or committed as one record."""
@@ -89,7 +89,7 @@ class Coordinator:
             return self._journal
 
     def state(self, id: str) -> State:
-        """Returns the state of a transaction: UNKNOWN if there is none, or it was forgotten."""
+        """Returns the state of a transaction: UNKNOWN if it does not exist, or it was forgotten."""
         self._store.check_open()
         if id in self._open:
             return State.OPEN
@@ -107,7 +107,7 @@ class Coordinator:
         """Returns a new transaction. Raises TransactionExists if the id belongs to one that was not aborted."""
         self._store.check_open()
         if not self._is_settled:
-            # The store stays open: nothing else needs the journal.
+            # The store stays open, because nothing else needs the journal.
             self.settle()
         timeout_s, prepared_timeout_s = seconds_of(timeout), seconds_of(prepared_timeout)
         _check_timeout("timeout", timeout_s)
@@ -133,7 +133,7 @@ class Coordinator:
             raise
 
     def stage(self, transaction: Transaction, batches: Mapping[LogName, PackWith]) -> None:
-        """Writes batches of an open transaction to the journal, as the records that their logs take."""
+        """Writes batches of an open transaction to the journal, as the records that their logs accept."""
         try:
             self._recording.stage(self._made_journal(), transaction, batches)
         except BadInput:
@@ -143,22 +143,24 @@ class Coordinator:
             raise
 
     def check_time(self, transaction: Transaction) -> None:
-        """Raises TransactionAborted if the time of the transaction is over; from then on it is aborted."""
+        """Raises TransactionAborted, and aborts the transaction, if its time is over."""
         next_state(transaction.id, transaction.last_state, Event.CHANGE)
         if transaction.deadline_s <= self._store.clock.steady_s():
             self._drop(transaction)
             raise TransactionAborted(transaction.id)
 
     def _drop(self, transaction: Transaction) -> None:
-        """Aborts an open transaction of this process. In the journal it is aborted now, or by the keeper later."""
+        """Aborts an open transaction of this process. Its entry in the journal is aborted now, or
+        by the keeper later.
+        """
         self._forget(transaction, State.ABORTED)
         if transaction.first is not None:
-            # The keeper writes later what cannot be written now.
+            # The keeper writes it later if it cannot be written now.
             with suppress(StorageError, TransactionAborted, NoSuchTransaction):
                 try:
                     self._abort_in_journal(self._made_journal(), transaction.id, Event.ABORT)
                 except TransactionCommitted:
-                    # Something went wrong just after it was decided.
+                    # The error came just after the decision.
                     transaction.last_state = State.COMMITTED
         else:
             self._remember(transaction.id, State.ABORTED)
@@ -197,7 +199,7 @@ class Coordinator:
                 is_open = transaction.last_state is State.OPEN
                 state = self._commit_open(transaction) if is_open else self._commit_prepared(id)
         if state is State.COMMITTED:
-            # Another process decided it, and is about to carry it out, or is dead.
+            # Another process decided it, and is about to carry it out or has died.
             self.settle()
             state = self.state(id)
         return state
@@ -208,7 +210,7 @@ class Coordinator:
             return self._commit_at_once(transaction)
         journal, entry, at_hand = self._write(transaction, State.COMMITTED)
         self._forget(transaction, State.COMMITTED)
-        # The sync decides: from here on the transaction happens, whichever process dies.
+        # The sync decides: from here on the transaction happens, even if processes die.
         journal.sync()
         transaction.last_state = self._finishing.carry_out(journal, entry, at_hand)
         return transaction.last_state
@@ -224,7 +226,7 @@ class Coordinator:
         return State.DONE
 
     def _write(self, transaction: Transaction, state: State) -> tuple[Journal, JournalEntry, AtHand]:
-        """Writes all of it to the journal, for the caller to sync."""
+        """Writes all of the transaction to the journal. The caller syncs."""
         try:
             journal = self._made_journal()
             return journal, *self._recording.write(journal, transaction, state)
@@ -257,11 +259,11 @@ class Coordinator:
         return self._finishing.carry_out(journal, entry)
 
     def commit_batch(self, application: str | None, version: int, ids: Sequence[str]) -> State:
-        """Commits all of them, notes that the application has reached the version, and carries them out."""
+        """Commits all of them, records that the application has reached the version, and carries them out."""
         self._store.check_open()
         journal = self._made_journal()
         state = self._batches.commit(journal, application, version, ids)
-        # A process that decides in batches may be the only one that is open for long.
+        # A process that decides in batches may be the only one that is open for a long time.
         self._batches.abort(journal, self._batches.is_past)
         self._finishing.settle(journal)
         return state
@@ -271,7 +273,7 @@ class Coordinator:
         return self._finishing.last_failure
 
     def last_version(self, application: str) -> int | None:
-        """Returns how far an application got."""
+        """Returns the last version that an application has committed."""
         self._store.check_open()
         journal = self._found_journal()
         return None if journal is None else journal.version(application)
@@ -289,7 +291,7 @@ class Coordinator:
     # --- Aborting ---
 
     def abort(self, id: str) -> State:
-        """Aborts it."""
+        """Aborts a transaction."""
         self._store.check_open()
         transaction = self._open.get(id)
         if transaction is not None:
@@ -323,10 +325,10 @@ class Coordinator:
     # --- What waits, and what was left ---
 
     def settle(self) -> None:
-        """Returns when everything that was committed is done, and what dead sessions had open is aborted.
+        """Returns when everything that was committed is done, and the open transactions of dead sessions are aborted.
 
-        Raises JournalDamaged if the journal cannot be read. Then nothing that dead sessions held may be given to
-        others, because a transaction that they had committed may have to acknowledge it.
+        Raises JournalDamaged if the journal cannot be read. Then leases and partitions of dead sessions must not be
+        given to others, because a transaction that such a session had committed may have to acknowledge the messages.
         """
         journal = self._found_journal()
         if journal is not None:
@@ -336,8 +338,8 @@ class Coordinator:
     def undecided(self, topic: str, group: str) -> set[int]:
         """Returns the partitions whose position a prepared transaction may move.
 
-        Also those of a transaction that is open for members elsewhere. No member begins to read them before it is
-        decided.
+        Also those of a transaction that is open for members in other processes. No member begins to read them before it
+        is decided.
         """
         journal, name = self._found_journal(), GroupName(topic, group)
         entries = [] if journal is None else journal.entries()
@@ -353,7 +355,7 @@ class Coordinator:
         return partitions
 
     def recover(self) -> list[Prepared]:
-        """Returns the transactions that wait to be decided, the oldest first."""
+        """Returns the transactions that wait for a decision, the oldest first."""
         self._store.check_open()
         self.settle()
         journal = self._found_journal()
@@ -371,7 +373,7 @@ class Coordinator:
         ]
 
     def keep(self) -> float:
-        """The duty of the store's keeper: aborts transactions whose time is over, and finishes what was left."""
+        """The duty of the store's keeper: aborts transactions whose time is over, and finishes interrupted ones."""
         for transaction in list(self._open.values()):
             with transaction.mutex, suppress(TransactionError):
                 self.check_time(transaction)
@@ -404,7 +406,7 @@ class Coordinator:
             self._journal.close()
 
     def after_fork(self) -> None:
-        """In a child process: the parent's transactions stay the parent's."""
+        """In a child process: discards the transactions that belong to the parent."""
         self._mutex = threading.RLock()
         for transaction in self._open.values():
             transaction.mutex = threading.RLock()
@@ -418,7 +420,7 @@ class Coordinator:
 def checked_id(id: object) -> str:
     """Returns the id of a transaction. Raises BadInput if it is not valid."""
     if not isinstance(id, str) or not id:
-        raise BadInput(f"transaction id {id!r}: expected a str that is not empty")
+        raise BadInput(f"transaction id {id!r}: expected a non-empty str")
     text_bytes("transaction id", id, TRANSACTION_ID_SIZE_MAX)
     return id
 
@@ -426,7 +428,7 @@ def checked_id(id: object) -> str:
 def checked_application(name: object) -> str:
     """Returns the name of an application. Raises BadInput if it is not valid."""
     if not isinstance(name, str) or not name:
-        raise BadInput(f"application {name!r}: expected a str that is not empty")
+        raise BadInput(f"application {name!r}: expected a non-empty str")
     text_bytes("application", name, APPLICATION_NAME_SIZE_MAX)
     return name
 
@@ -434,17 +436,17 @@ def checked_application(name: object) -> str:
 def checked_version(version: object) -> int:
     """Returns the version of an application. Raises BadInput if it is not valid."""
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 1 << 63:
-        raise BadInput(f"version {version!r}: expected an int from 0 on")
+        raise BadInput(f"version {version!r}: expected an int of at least 0")
     return version
 
 
 def checked_ids(ids: object) -> list[str]:
     """Returns the ids of transactions. Raises BadInput if they are not valid."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise BadInput(f"transaction ids {ids!r}: expected a sequence of them")
+        raise BadInput(f"transaction ids {ids!r}: expected a sequence of ids")
     return list(map(checked_id, ids))
 
 
 def _check_timeout(name: str, value: object) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= TRANSACTION_TIMEOUT_S_MAX:
-        raise BadInput(f"{name} {value!r}: expected seconds above 0, and {TRANSACTION_TIMEOUT_S_MAX:g} at most")
+        raise BadInput(f"{name} {value!r}: expected seconds above 0, at most {TRANSACTION_TIMEOUT_S_MAX:g}")

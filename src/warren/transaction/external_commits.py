@@ -17,9 +17,9 @@ from warren.transaction.states import Event, State, next_state
 class Batches:
     """Decides many prepared transactions together. Any thread of any process may call.
 
-    Invariant: one event in the journal commits all transactions of a batch and says that the application has reached
-    its version: after a crash both are so, or neither. A version is decided once; transactions that come for it later
-    are aborted.
+    Invariant: one event in the journal commits all transactions of a batch and records that the application has reached
+    its version, so after a crash both hold or neither does. A version is decided once; further transactions for the
+    same version are aborted.
     """
 
     def __init__(self, store: Store, finishing: Completion) -> None:
@@ -35,7 +35,7 @@ class Batches:
             for id in sorted(ids):
                 stack.enter_context(self._finishing.working_on(id))
             entries = self._decide(journal, application, version, ids)
-            # The decision may be that of a process which was killed before the sync.
+            # The process that made the decision may have been killed before the sync.
             journal.sync()
             if entries:
                 return self._finishing.carry_out_all(journal, entries)
@@ -59,7 +59,9 @@ class Batches:
             return entries
 
     def _committed(self, transactions: Transactions, id: str, ends: Sequence[int] | None) -> JournalEntry:
-        """Returns what a prepared transaction becomes. Raises the error that says why it cannot be committed."""
+        """Returns the committed form of a prepared transaction. Raises the error that says why it
+        cannot be committed.
+        """
         state, entry = transactions.state(id), transactions.entries.get(id)
         after = next_state(id, state, Event.COMMIT)
         if state in (State.COMMITTED, State.DONE):
@@ -70,12 +72,12 @@ class Batches:
             raise WrongState(id, state, Event.COMMIT)
         if self.is_past(entry):
             raise TransactionAborted(id)
-        known = [target.since for target in entry.targets] if ends is None else ends
-        targets = [replace(target, since=end) for target, end in zip(entry.targets, known, strict=True)]
+        starts = [target.since for target in entry.targets] if ends is None else ends
+        targets = [replace(target, since=end) for target, end in zip(entry.targets, starts, strict=True)]
         return replace(entry, state=after, session=self._store.session.id, targets=targets)
 
     def abort(self, journal: Journal, is_chosen: Callable[[JournalEntry], bool]) -> list[str]:
-        """Aborts the prepared transactions that are chosen, with one sync for all. Returns their ids."""
+        """Aborts the prepared transactions that `is_chosen` selects, with one sync for all. Returns their ids."""
         ids = [entry.id for entry in journal.entries() if entry.state is State.PREPARED and is_chosen(entry)]
         if not ids:
             return []
@@ -97,14 +99,14 @@ class Batches:
     def _abort(self, journal: Journal, entry: JournalEntry) -> JournalEntry:
         entry = replace(entry, state=State.ABORTED, session=self._store.session.id)
         if entry.acks:
-            # Its messages are given back before it is forgotten.
+            # Its messages are given back before the journal drops it.
             journal.change(entry)
         else:
             journal.end(entry.id, State.ABORTED)
         return entry
 
     def is_past(self, entry: JournalEntry) -> bool:
-        """Returns whether it was prepared, and its time to be decided is over."""
+        """Returns whether it was prepared and its time to be decided is over."""
         return entry.state is State.PREPARED and 0 < entry.deadline <= self._store.clock.now_ns() // 1000
 
 

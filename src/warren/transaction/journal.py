@@ -1,4 +1,4 @@
-"""The journal of a store: the events of its transactions, and the messages of those that have not ended."""
+"""The journal of a store: the events of its transactions, and the messages of transactions that have not ended."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from warren.transaction.pending_rows import batch_of, row_of
 from warren.transaction.states import State
 
 TRANSACTIONS_REMEMBERED_MAX: Final = 10_000
-"""How many ended transactions a repeated commit or abort is still answered for."""
+"""For how many ended transactions the outcome is remembered, to answer a repeated commit or abort."""
 APPLICATIONS_REMEMBERED_MAX: Final = 10_000
-"""How many applications the journal remembers the last version of."""
+"""For how many applications the journal remembers the last version."""
 
 LOGGER: Final = logging.getLogger("warren")
 SNAPSHOT: Final = b"snapshot"
@@ -33,21 +33,22 @@ ENDED: Final = b"ended"
 BATCH: Final = b"batch"
 JOURNAL_BLOCK_SIZE: Final = 4 << 20
 JOURNAL_WIDE_BLOCK_SIZE: Final = 64 << 20
-"""For rows that would fill much of an ordinary block: fewer files, each of which costs syncs."""
+"""For rows that would fill a large part of an ordinary block. Fewer files cost fewer syncs."""
 EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
 """A snapshot is written when this many events since the last one are this many times its size,"""
 EVENTS_PER_SNAPSHOT_MAX: Final = 4096
-"""or when there are so many that opening the store would take long,"""
+"""or when there are so many events that opening the store would take long,"""
 RETIRED_PER_SNAPSHOT: Final = 32 << 20
 """or when it frees this many bytes of blocks."""
 LOOK_FURTHER: Final = 16
 
 
 class Transactions:
-    """Everything that is known of transactions: those that have not ended, and the outcomes of the latest others.
+    """The known transactions: those that have not ended, and the outcomes of the latest others.
 
-    `versions` is how far each application got that decides its transactions in batches, the latest used last.
+    `versions` holds the last version of each application that decides its transactions in batches, the latest used
+    last.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class Transactions:
         self.ended.pop(entry.id, None)
 
     def end(self, id: str, state: State) -> None:
-        """Ends the transaction. The oldest outcome is forgotten."""
+        """Ends the transaction. The oldest outcome is dropped."""
         self.entries.pop(id, None)
         self.ended.pop(id, None)
         self.ended[id] = state
@@ -73,7 +74,7 @@ class Transactions:
             del self.ended[next(iter(self.ended))]
 
     def reach(self, application: str, version: int) -> None:
-        """Sets how far the application got. The one that was used longest ago is forgotten."""
+        """Sets the version that the application has reached. The application that was used longest ago is dropped."""
         self.versions.pop(application, None)
         self.versions[application] = version
         while len(self.versions) > APPLICATIONS_REMEMBERED_MAX:
@@ -95,10 +96,10 @@ class Transactions:
 class Journal:
     """One log for rows and events, so that one sync makes both durable. Any thread of any process may call.
 
-    A caller writes within `changing`: there `transactions` is up to date, and no other process writes. What is written
-    survives the death of the process at once, and a power cut after `sync`. An event comes after its rows in the same
-    log, so if it survives they do too. The marker of a record says whether it is an event: rows have none, or one that
-    starts with `MARKER_START`. Raises JournalDamaged if it cannot read what it needs.
+    A caller writes within `changing`: there `transactions` is up to date, and no other process writes. Written data
+    survives the death of the process immediately, and a power cut after `sync`. An event comes after its rows in the
+    same log, so if the event survives, they do too. The marker of a record shows whether it is an event: rows have
+    none, or one that starts with `MARKER_START`. Raises JournalDamaged if it cannot read data that it needs.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock) -> None:
@@ -113,7 +114,7 @@ class Journal:
             self._lock.close()
             raise
         self._larger: dict[int, Log] = {}
-        self._seen = -1
+        self._next_number = -1
         self._events = self._size = self._snapshot_size = 0
 
     def _open(self, block_size: int) -> Log:
@@ -131,27 +132,27 @@ class Journal:
                 self._try_snapshot()
 
     def state(self, id: str) -> State:
-        """Returns the present state of a transaction."""
+        """Returns the current state of a transaction."""
         with self._lock:
             self._catch_up()
             return self.transactions.state(id)
 
     def entry(self, id: str) -> JournalEntry | None:
-        """Returns what is known of a transaction that has not ended."""
+        """Returns the entry of a transaction that has not ended."""
         with self._lock:
             self._catch_up()
             return self.transactions.entries.get(id)
 
     def version(self, application: str) -> int | None:
-        """Returns how far an application got, or None if that is not known."""
+        """Returns the last version of an application, or None if it is not known."""
         with self._lock:
             self._catch_up()
             return self.transactions.versions.get(application)
 
     def entries(self) -> list[JournalEntry]:
         """Returns the transactions that have not ended."""
-        # Without the lock if nothing was written since: this is called often, and most often there is none.
-        if self._seen == self.log.end and not self.transactions.entries:
+        # Without the lock if nothing was written since: this is called often, and usually there is no entry.
+        if self._next_number == self.log.end and not self.transactions.entries:
             return []
         with self._lock:
             self._catch_up()
@@ -163,7 +164,7 @@ class Journal:
         """Writes messages as packed records, and returns where they are."""
         size = sum(len(packed.payload) for packed in records)
         numbers = self._log_for(size).append_packed(records)
-        self._seen = numbers.stop
+        self._next_number = numbers.stop
         return Piece(numbers.start, len(numbers), is_packed=True)
 
     def _log_for(self, size: int) -> Log:
@@ -186,9 +187,9 @@ class Journal:
         self.transactions.end(id, state)
 
     def decide(self, application: str | None, version: int, entries: Sequence[JournalEntry]) -> None:
-        """Notes, in one event, that the application has reached the version, and sets its transactions to `entries`.
+        """Records, in one event, that the application has reached the version, and sets its transactions to `entries`.
 
-        If the application is None, nothing of it is remembered.
+        If the application is None, no version is remembered.
         """
         event = {
             "application": application,
@@ -206,7 +207,7 @@ class Journal:
 
     def _add(self, kind: bytes, body: bytes) -> int:
         numbers = self._log_for(len(body)).append_many([body], marker=kind)
-        self._seen = numbers.stop
+        self._next_number = numbers.stop
         self._count(body)
         return numbers.start
 
@@ -214,7 +215,7 @@ class Journal:
 
     @property
     def end_number(self) -> int:
-        """Returns a number that is not above that of the next write."""
+        """Returns a lower bound of the number of the next write."""
         return self.log.end
 
     def rows(self, piece: Piece) -> Batch:
@@ -231,33 +232,33 @@ class Journal:
         return self.log.packed(piece.first, piece.first + piece.row_count)
 
     def check(self) -> None:
-        """Raises JournalDamaged if any of it, rows too, cannot be read."""
+        """Raises JournalDamaged if any part of it, rows too, cannot be read."""
         with self._lock, _as_journal_damage():
             self._catch_up()
             self.log.verify()
 
-    def start_from(self, known: Transactions) -> None:
-        """Begins a new journal with what another one knew, except transactions that had not ended there."""
+    def start_from(self, transactions: Transactions) -> None:
+        """Begins a new journal with the content of another one, except transactions that had not ended there."""
         with self._lock:
-            self.transactions.restore({**known.snapshot(), "entries": ()})
+            self.transactions.restore({**transactions.snapshot(), "entries": ()})
             self._write_snapshot()
 
     def sync(self) -> None:
-        """Syncs everything that was written. Called outside of `changing`, so that several callers share a sync."""
+        """Syncs all writes. Called outside `changing`, so that several callers share a sync."""
         self.log.sync()
 
     # --- Replaying ---
 
     def _catch_up(self) -> None:
         end = self.log.end
-        if self._seen == end:
+        if self._next_number == end:
             return
         with _as_journal_damage():
-            if not self.log.first <= self._seen <= end:
+            if not self.log.first <= self._next_number <= end:
                 self._start()
-            for marked in self.log.markers(self._seen, MARKER_START):
+            for marked in self.log.markers(self._next_number, MARKER_START):
                 self._replay(marked.marker, self._event(marked.number))
-        self._seen = end
+        self._next_number = end
 
     def _event(self, number: int) -> bytes:
         message = self.log.at(number)
@@ -279,16 +280,16 @@ class Journal:
         self._count(body)
 
     def _start(self) -> None:
-        """Restores the state from the last snapshot, and applies what came after it."""
+        """Restores the state from the last snapshot, and applies the later events."""
         self.transactions.restore({})
         self._forget_sizes(0)
-        self._seen = self.log.first
+        self._next_number = self.log.first
         number = self._last_snapshot()
         if number is not None:
             body = self._event(number)
             self.transactions.restore(json.loads(body))
             self._forget_sizes(len(body))
-            self._seen = number + 1
+            self._next_number = number + 1
 
     def _last_snapshot(self) -> int | None:
         """Returns the number of the last snapshot. Searches backwards from the end, in growing steps."""
@@ -317,7 +318,7 @@ class Journal:
         return self._retirable_size() >= RETIRED_PER_SNAPSHOT
 
     def _retirable_size(self) -> int:
-        """Returns how many bytes of blocks a snapshot would free, whichever process wrote them."""
+        """Returns how many bytes of blocks a snapshot would free, regardless of which process wrote them."""
         first, end = self.log.first, self.log.end
         if first == end:
             return 0
@@ -325,18 +326,18 @@ class Journal:
         return self.log.block_of(max(first, needed)).base_offset - self.log.block_of(first).base_offset
 
     def _try_snapshot(self) -> None:
-        """Writes a snapshot if there is room. A decision stands, even if there is not."""
+        """Writes a snapshot if there is room. A decision stands even if there is none."""
         try:
             self._write_snapshot()
         except StorageError:
-            LOGGER.exception("the journal of transactions could not be shortened; it is tried again")
+            LOGGER.exception("the journal of transactions could not be shortened; this is tried again")
 
     def _write_snapshot(self) -> None:
-        """Writes everything that is known, and retires what is not needed. Open transactions keep their rows."""
+        """Writes the whole state, and retires blocks that are not needed. Open transactions keep their rows."""
         body = _packed(self.transactions.snapshot())
         number = self._add(SNAPSHOT, body)
         self._forget_sizes(len(body))
-        # The snapshot must be on disk before what it replaces may go.
+        # The snapshot must be on disk before the blocks that it replaces may be removed.
         self.log.sync()
         self.log.retire(before=min([number, *(entry.first for entry in self.transactions.entries.values())]))
 
@@ -352,7 +353,7 @@ class Journal:
 
 @contextmanager
 def _as_journal_damage() -> Iterator[None]:
-    """Turns damage of the journal into JournalDamaged: bytes that do not check, and events that make no sense."""
+    """Turns damage of the journal into JournalDamaged: bytes with a wrong checksum, and events that make no sense."""
     try:
         yield
     except CorruptRecord as error:

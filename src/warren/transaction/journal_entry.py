@@ -1,4 +1,4 @@
-"""What the journal knows of a transaction that has not ended: enough for any process to finish it."""
+"""The journal's entry for a transaction that has not ended. It is enough for any process to finish the transaction."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LogName(NamedTuple):
 class Piece(NamedTuple):
     """Rows in the journal that are appended to their target together.
 
-    Packed ones are stored as records with the marker of the piece. Others, which earlier releases wrote for logs that
-    keep no markers, have none.
+    Packed rows are stored as records with the marker of the piece. Other rows, which earlier releases wrote for logs
+    that keep no markers, have none.
     """
 
     first: int
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Target:
-    """What goes to one log. `since` is an end of that log from before the first try to append."""
+    """The messages that go to one log. `since` is an end of that log from before the first attempt to append."""
 
     place: LogName
     pieces: list[Piece] = field(default_factory=list)
@@ -69,8 +69,8 @@ class JournalEntry:
 
     `session` works on it: the owner while it is open, and the session that committed it afterwards. `first` is the
     number of the first row in the journal. `deadline` is when a prepared transaction is aborted (in µs, 0 for never).
-    `positions` are those of stream groups, `acks` has the number of messages of queue groups to acknowledge. `back` has
-    the committed position, at the time of the decision, of each position that goes back.
+    `positions` are those of stream groups; `acks` holds the numbers of the messages of queue groups to acknowledge.
+    `back` holds the committed position, at the time of the decision, of each position that moves back.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Writes what an open transaction holds to the journal."""
+"""Writes the content of an open transaction to the journal."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class JournalWriter:
             _move_rows(journal, transaction)
 
     def stage(self, journal: Journal, transaction: Transaction, batches: Mapping[LogName, PackWith]) -> None:
-        """Writes batches to the journal, as the records that their logs take.
+        """Writes batches to the journal, as the records that their logs accept.
 
-        Raises BadInput, and changes nothing, if a log does not take one of them.
+        Raises BadInput, and changes nothing, if a log does not accept one of them.
         """
         packed: list[tuple[Target, list[Packed]]] = []
         for place, pack in batches.items():
@@ -50,16 +50,16 @@ class JournalWriter:
                 target.pieces.append(journal.add_packed(records))
 
     def _begin(self, journal: Journal, transaction: Transaction) -> None:
-        """Within `changing`: makes the transaction known to the journal, which keeps its rows from then on."""
+        """Within `changing`: adds the transaction to the journal, which keeps its rows from then on."""
         _check_id(journal, transaction)
         if transaction.first is None:
             transaction.first = journal.end_number
             journal.change(self._entry(transaction, State.OPEN))
 
     def write(self, journal: Journal, transaction: Transaction, state: State) -> tuple[JournalEntry, AtHand]:
-        """Writes all of it, prepared or committed, for the caller to sync.
+        """Writes all of it, prepared or committed. The caller syncs.
 
-        Returns the entry, and what is in memory of it.
+        Returns the entry, and the part that is in memory.
         """
         for name, stream in transaction.streams.items():
             stream.check_claim(transaction.claims[name])
@@ -80,9 +80,10 @@ class JournalWriter:
         """Holds the messages that are to be acknowledged, until the transaction is decided."""
         with journal.changing():
             self._begin(journal, transaction)
-            # The journal may have an entry without these: a process that finds it gives back what it holds.
+            # The journal may have an entry without these holds. A process that finds it gives back the messages that it
+            # holds.
             journal.change(self._entry(transaction, State.OPEN))
-        # The entry must be on disk before the holds: a hold of an unknown transaction would last for ever.
+        # The entry must be on disk before the holds: a hold of an unknown transaction would never end.
         journal.sync()
         for name, messages in transaction.acks.items():
             transaction.queues[name].hold(transaction.token, messages)
@@ -110,7 +111,7 @@ class JournalWriter:
         """Returns the committed positions that the transaction moves back."""
         moved_back: dict[GroupName, dict[int, int]] = {}
         for name in transaction.movable:
-            # Nothing is moved in a deleted topic or group.
+            # Nothing is moved if the topic or group was deleted.
             with suppress(NoSuchTopic, NoSuchPartition, *GONE):
                 topic = self._store.existing_topic(name.topic)
                 if read_settings(self._store.filesystem, topic.directory, name.group) is None:
@@ -129,7 +130,7 @@ def _check_id(journal: Journal, transaction: Transaction) -> None:
     if transaction.first is None:
         next_state(id, transactions.state(id), Event.BEGIN)
         if entry is not None:
-            # Aborted, and the messages that it held are not given back yet.
+            # It was aborted, and the messages that it held were not given back yet.
             raise TransactionExists(id, entry.state)
     elif entry is None or entry.token != transaction.token or entry.state is not State.OPEN:
         raise TransactionAborted(id)

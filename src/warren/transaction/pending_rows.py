@@ -1,4 +1,4 @@
-"""The messages that a transaction puts to one log, checked when they are put and kept as columns."""
+"""The messages that a transaction puts to one log. They are checked when they are put and kept as columns."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROW_OVERHEAD: Final = 64
-"""An upper bound of what a message takes up in a batch in addition to its fields."""
+"""An upper bound of the bytes that a message takes in a batch in addition to its fields."""
 RECORD_OVERHEAD: Final = 512
-"""An upper bound of what a batch takes up in addition to its messages: the head, the table of sections, the marker."""
+"""An upper bound of the bytes that a batch takes in addition to its messages: the head, the table of sections, the
+marker.
+"""
 
 
 @functools.cache
@@ -46,14 +48,14 @@ PackWith = Callable[[bytes], list[Packed]]
 """Packs a batch as records that carry a marker."""
 PARKED_FORMAT: Final = FORMATS[VERSION_DEFAULT]
 PendingRow = tuple[bytes, str, bytes | None, str, Mapping[str, bytes] | None, int, int]
-"""One checked message as a log of its format takes it: body, tag, key, id, headers, corr_offset; and its size.
+"""One checked message as a log of its format stores it: body, tag, key, id, headers, corr_offset; and its size.
 
-Not a NamedTuple, because making one would cost more than everything else that is done with it.
+Not a NamedTuple, because making one would cost more than all other work on it.
 """
 
 
 class RecordLimits(NamedTuple):
-    """What a topic takes: its format, the limits of a record and of a body, and the compression of records."""
+    """The limits of a topic: its format, the sizes of a record and of a body, and the compression of records."""
 
     format: Format
     record_size: int
@@ -70,13 +72,13 @@ class RecordLimits(NamedTuple):
         return self._replace(format=PARKED_FORMAT)
 
     def pack(self, batch: Batch, marker: bytes) -> list[Packed]:
-        """Packs rows that were checked into records for the journal and the log."""
+        """Packs checked rows into records for the journal and the log."""
         return list(pack_batch(batch, "", self.compression, self.record_size, marker))
 
     def pack_arrow(self, batch: pyarrow.RecordBatch, marker: bytes) -> list[Packed]:
         """Packs the messages of an Arrow batch into records for the journal and the log.
 
-        Raises BadInput if the log does not take one of them.
+        Raises BadInput if the log does not accept one of them.
         """
         # Imported here, because importing PyArrow takes longer than a transaction.
         from warren.storage.arrow.arrow_packing import body_size_max, pack_arrow, rows_of
@@ -91,14 +93,14 @@ class RecordLimits(NamedTuple):
         return packed
 
     def pack_kafka(self, batch: bytes | memoryview, marker: bytes) -> list[Packed]:
-        """Packs a Kafka batch into the record that the log takes. Raises TooLarge if it is over the limit."""
+        """Packs a Kafka batch into the record that the log stores. Raises TooLarge if it is over the limit."""
         self.format.check_batches("a Kafka batch")
         record = pack_kafka(batch, marker=marker)
         check_size("batch", record_size(record), self.record_size)
         return [record]
 
     def rows(self, batch: Batch) -> list[PendingRow]:
-        """Returns the messages of a batch as rows. Raises BadInput if the topic does not take one."""
+        """Returns the messages of a batch as rows. Raises BadInput if the topic does not accept one."""
         columns = [column if column is not None else [None] * len(batch.bodies) for column in batch]
         return [
             self.row(body, tag or "", key, id or "", headers, NO_CORR_OFFSET if corr_offset is None else corr_offset)
@@ -114,7 +116,7 @@ class RecordLimits(NamedTuple):
         headers: Mapping[str, bytes] | None = None,
         corr_offset: int = NO_CORR_OFFSET,
     ) -> PendingRow:
-        """Returns the message as a row. Raises BadInput if the topic does not take it.
+        """Returns the message as a row. Raises BadInput if the topic does not accept it.
 
         If the log keeps no markers, a message without an id gets one, because it is found again by its id.
         """
@@ -144,18 +146,18 @@ class RecordLimits(NamedTuple):
         return body, tag, key, id, headers, corr_offset, size
 
     def plain_rows(self, bodies: Sequence[bytes], tag: str) -> list[PendingRow]:
-        """Returns rows of nothing but bodies with one tag for all: as `row` does, with fewer calls."""
+        """Returns rows that have only bodies and one tag for all: as `row` does, with fewer calls."""
         if not self.format.keeps_markers or not bodies or set(map(type, bodies)) != {bytes}:
             check_bodies(bodies)
             return [self.row(body, tag) for body in bodies]
-        # Checking the largest one checks all.
+        # If the largest one passes the check, all do.
         largest = self.row(max(bodies, key=len), tag)
-        beside = largest[-1] - len(largest[0])
-        return [(body, tag, None, "", None, NO_CORR_OFFSET, len(body) + beside) for body in bodies]
+        overhead = largest[-1] - len(largest[0])
+        return [(body, tag, None, "", None, NO_CORR_OFFSET, len(body) + overhead) for body in bodies]
 
 
 class PendingRows:
-    """Messages for one log, in order. `size` is an upper bound of what they take up there."""
+    """Messages for one log, in order. `size` is an upper bound of the bytes that they take there."""
 
     def __init__(self) -> None:
         self.rows: list[PendingRow] = []
@@ -166,7 +168,7 @@ class PendingRows:
         self.size += row[-1]
 
     def add_all(self, rows: Sequence[PendingRow]) -> int:
-        """Adds rows, and returns what they take up."""
+        """Adds rows, and returns how many bytes they take."""
         size = sum(row[-1] for row in rows)
         self.rows += rows
         self.size += size
@@ -177,17 +179,17 @@ class PendingRows:
         return batch_of(self.rows)
 
     def clear(self) -> None:
-        """Forgets the messages, which are stored elsewhere from now on."""
+        """Drops the messages, which are stored elsewhere from now on."""
         self.rows, self.size = [], RECORD_OVERHEAD
 
     def is_one_record(self, limits: RecordLimits) -> bool:
-        """Returns whether they are sure to become one record, which is stored completely or not at all."""
+        """Returns whether they certainly become one record, which is stored completely or not at all."""
         size_max = min(BATCH_SIZE_TARGET, limits.record_size // 2)
         return limits.format.has_batches and len(self.rows) <= BATCH_COUNT_MAX and self.size <= size_max
 
 
 def batch_of(rows: Sequence[PendingRow]) -> Batch:
-    """Returns messages as columns. A column without any value is left out."""
+    """Returns messages as columns. A column without any value is omitted."""
     bodies, tags, keys, ids, headers, corr_offsets, _ = zip(*rows, strict=True)
     return Batch(
         bodies,

@@ -1,4 +1,4 @@
-"""Producer: numbers its puts, so that a put that is tried again after an unknown outcome is written once."""
+"""Producer: numbers its puts, so that a put that is repeated after an unknown outcome is written once."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from warren.storage.format.checksum import crc32c
 from warren.storage.format.columns import Batch
 
 PRODUCER_NOTE_PUTS: Final = 1000
-"""After how many puts a producer notes how far it got: what the next opening has to look through at most."""
+"""After how many puts a producer stores its progress. The next opening has to search at most this many puts."""
 
 SEQUENCE_MAX: Final = (1 << 40) - 1
 ROWS_MAX: Final = (1 << 20) - 1
-"""How many messages one put to a topic without markers may have: a higher number does not fit into their ids."""
+"""How many messages one put to a topic without markers may have. A higher number does not fit into their ids."""
 MARKER: Final = re.compile(rb"producer ([A-Za-z0-9._-]+) (\d+) (\d+) (\d+)")
 ID: Final = re.compile(r"([0-9a-f]{10})([0-9a-z]{7})?-([0-9a-z]+)-([0-9a-z]+)-([0-9a-z]+)-([0-9a-z]+)")
-"""Without the second part the id is of an earlier release: its numbers are hexadecimal, and it has no checksum."""
+"""Without the second part the id comes from an earlier release: its numbers are hexadecimal, and it has no checksum."""
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -48,7 +48,7 @@ class Content(NamedTuple):
 
 
 class NumberedPut(NamedTuple):
-    """One put: its number, its number of messages, and among how many partitions they were split."""
+    """One put: its number, its number of messages, and the number of partitions that they were split among."""
 
     sequence: int
     message_count: int
@@ -125,11 +125,12 @@ class TopicPartition(NamedTuple):
 
 
 class Producer:
-    """Numbers its puts 1, 2, 3, … over all topics. It is open once at a time in all processes; any thread may use it.
+    """Numbers its puts 1, 2, 3, … over all topics. It can be open once at a time in all processes; any thread may use
+    it.
 
     A put whose number was written before writes nothing. Every record names its producer and number. A note on disk
-    says from where on the next opening has to search for them. A put is as durable as its topic's settings say, and so
-    is its number.
+    says where the next opening starts to search for them. A put is as durable as its topic's settings say, and so is
+    its number.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -202,8 +203,8 @@ class Producer:
 
         Returns None if `sequence` was written before.
 
-        If a crash left a part of the put, putting it again completes it. The places in a partition that had a part of
-        it are (-1, -1) then.
+        If a crash left a part of the put, putting it again completes it. In a partition that already had a part, the
+        places are then (-1, -1).
         """
         placed = self._put(topic, Batch(bodies, **columns), sequence, partition)
         return None if placed is None else placed[1]
@@ -246,7 +247,7 @@ class Producer:
 
     def _write(self, topic: Topic, batch: Batch, numbered: NumberedPut, parts: Sequence[PartitionBatch]) -> list[Place]:
         places = [Place(-1, -1)] * len(batch.bodies)
-        # After an error from here on, some of it may be written.
+        # After an error from here on, some of it may have been written.
         self._is_in_doubt = True
         for partition, rows, part in parts:
             log, marker = topic.partition(partition), numbered.marker(self.name)
@@ -271,21 +272,21 @@ class Producer:
     # --- Knowing what was written ---
 
     def _look(self) -> None:
-        """Finds the puts that were written since the note was."""
+        """Finds the puts that were written after the note."""
         counts: Counter[NumberedPut] = Counter()
         for target, end in self._ends.items():
             try:
                 for numbered, count in find_puts(self._find(target), self.name, end):
                     counts[numbered] += count
             except (NoSuchTopic, NoSuchPartition, *GONE):
-                # With the topic, everything that was put to it was deleted.
+                # The topic was deleted, and all its messages with it.
                 continue
         written = {numbered.sequence for numbered, count in counts.items() if count >= numbered.message_count}
         self._begun = {each.sequence: each for each in counts if each.sequence not in written}
         self._sequence = self._noted
         while self._sequence + 1 in written:
             self._sequence += 1
-        # A power cut may lose a put to one topic, and leave a later one to another.
+        # A power cut may lose a put to one topic but not a later one to another.
         self._ahead = {sequence for sequence in written if sequence > self._sequence}
         self._is_in_doubt = False
 
@@ -293,20 +294,20 @@ class Producer:
         return self._store.existing_topic(target.topic).partition(target.partition)
 
     def _touch(self, topic: Topic, parts: Sequence[PartitionBatch]) -> None:
-        """Makes the note name every partition of the put, before anything is written to it."""
+        """Makes the note name every partition of the put, before anything is written to them."""
         targets = {TopicPartition(str(topic.name), part.partition): topic.partition(part.partition) for part in parts}
         if all(self._logs.get(target) is log for target, log in targets.items()):
             return
         for target, log in targets.items():
-            known = self._ends.get(target)
-            # A topic that was deleted and made again ends before the end that was noted.
-            if known is None or known > log.end:
+            noted = self._ends.get(target)
+            # A topic that was deleted and created again ends before the noted end.
+            if noted is None or noted > log.end:
                 self._ends[target] = _synced_end(log)
         self._logs |= targets
         self._write_note()
 
     def _note(self) -> None:
-        """Notes how far the producer got. The next opening searches from here on."""
+        """Stores the progress of the producer in the note. The next opening searches from there."""
         self._puts = 0
         if self._is_in_doubt or self._ahead or self._begun:
             return
@@ -332,7 +333,7 @@ class Producer:
             raise ProducerClosed(self.name)
 
     def close(self) -> None:
-        """Notes how far it got, and frees the name for another opening. A second call does nothing."""
+        """Stores its progress, and frees the name for another opening. A second call does nothing."""
         with self._mutex:
             lock, self._lock = self._lock, None
             if lock is None:
@@ -345,7 +346,7 @@ class Producer:
                 lock.close()
 
     def after_fork(self) -> None:
-        """In a child process: the producer stays the parent's."""
+        """In a child process: closes the producer, which stays the parent's."""
         self._mutex = threading.RLock()
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -368,14 +369,14 @@ def _check(topic: Any, store: Store, batch: Batch) -> None:
         raise BadInput(f"{topic!r}: expected a topic of this store, or its name")
     batch.check()
     if not batch.bodies:
-        raise BadInput("a put with a number has one message at least")
+        raise BadInput("a numbered put needs at least one message")
     topic.check_bodies(batch.bodies)
     if not topic.settings.format.keeps_markers:
         version = topic.settings.version
         if batch.ids is not None and any(batch.ids):
-            raise BadInput(f"in a topic of version {version} a producer gives messages their ids")
+            raise BadInput(f"the producer assigns the ids of messages in a topic of version {version}")
         if len(batch.bodies) > ROWS_MAX:
-            raise BadInput(f"a put to a topic of version {version} has {ROWS_MAX} messages at most")
+            raise BadInput(f"a put to a topic of version {version} may have {ROWS_MAX} messages at most")
 
 
 def _content(batch: Batch, row: int) -> Content:
@@ -385,19 +386,19 @@ def _content(batch: Batch, row: int) -> Content:
 
 
 def _row_id(numbered: NumberedPut, producer: str, batch: Batch, rows: Sequence[int], row: int) -> str:
-    """Returns the id of a message of a part of the batch, which has these rows, in a log that keeps no markers."""
+    """Returns the id of one message of a part of the batch, in a log that keeps no markers. The part has these rows."""
     return numbered.id(producer, rows[row], _content(batch, rows[row]))
 
 
 def _split(topic: Topic, batch: Batch, numbered: NumberedPut, partition: int | None) -> list[PartitionBatch]:
-    """Splits the put by partition: in the same way whenever the same put is tried again."""
+    """Splits the put by partition, in the same way each time the same put is repeated."""
     keyless = numbered.sequence % numbered.partition_count if partition is None else partition
     topic.partition(keyless)
     return split_by_partition(batch, numbered.partition_count, keyless, by_key=partition is None)
 
 
 def _synced_end(log: Log) -> int:
-    """Returns an end of the log up to which nothing can be lost."""
+    """Returns an end of the log, up to which nothing can be lost."""
     end = log.end
     log.sync()
     return end

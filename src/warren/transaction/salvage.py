@@ -23,15 +23,15 @@ from warren.transaction.journal_entry import JournalEntry
 from warren.transaction.store import Store
 
 JOURNAL_FILE_NAMES: Final = ("index", ".block")
-"""The suffixes of the files of a journal that are read. Locks are left out."""
+"""The suffixes of the journal files that are read. Locks are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
     """A transaction that had not ended, as far as the damaged journal can be read. `when` is in µs since the epoch.
 
-    If it was committed, its messages may be in their topics or not. If it was open or prepared, the decision may be in
-    the part that cannot be read.
+    If it was committed, its messages may or may not be in their topics. If it was open or prepared, the decision may be
+    in the part that cannot be read.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDamage:
-    """What keeps a store from working: why `store.json` and the journal cannot be read; None if they can."""
+    """The damage that keeps a store from working: why `store.json` and the journal cannot be read; None if they can."""
 
     settings: str | None
     journal: str | None
@@ -53,9 +53,9 @@ class StoreDamage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """A journal that was set aside: where it is now, and what of it could be read.
+    """A journal that was set aside: its new place, and the part that could be read.
 
-    `applications` is how far each application got that decides in batches. The new journal knows that too.
+    `applications` holds the last version of each application that decides in batches. The new journal has them too.
     """
 
     path: str
@@ -66,7 +66,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """What was repaired. `given_back` has, by topic and group, how many unknown transactions held messages."""
+    """The result of a repair. `given_back` counts, by topic and group, the unknown transactions that held messages."""
 
     damage: StoreDamage
     store_id: str | None
@@ -90,7 +90,7 @@ class Salvage:
     def _find_damage(self) -> StoreDamage:
         settings = identity.find_damage(self._filesystem, self._path)
         if not self._filesystem.exists(store_paths.store_file(self._path)):
-            settings = "there is none"
+            settings = "the file does not exist"
         return StoreDamage(settings=settings, journal=self._journal_damage())
 
     def _journal_damage(self) -> str | None:
@@ -107,7 +107,11 @@ class Salvage:
         return None
 
     def run(self) -> Salvaged:
-        """Repairs what is damaged. Raises StoreInUse, and changes nothing, if another program has the store open."""
+        """Repairs the damaged files. Raises StoreInUse, and changes nothing, if another program has the store open.
+
+        Raises StoreReplicated if it has slaves: a damaged replica starts from nothing, and gets all from its master.
+        """
+        identity.check_not_replicated(self._filesystem, self._path)
         with self._alone():
             damage = self._find_damage()
             store_id = None if damage.settings is None else identity.make_anew(self._filesystem, self._path)
@@ -118,7 +122,7 @@ class Salvage:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While this is entered no other program opens the store: it would use the journal that is set aside."""
+        """Keeps other programs from opening the store, because they would use the journal that is set aside."""
         filesystem = self._filesystem
         lock = SharedLock(filesystem, store_paths.store_lock(self._path), self._clock)
         sessions = store_paths.sessions_directory(self._path)
@@ -139,12 +143,12 @@ class Salvage:
     # --- The journal ---
 
     def _set_aside(self) -> SetAside:
-        """Reads what can be read, makes a new journal that knows it, and replaces the damaged one by it."""
-        known, record_count = self._read_copy()
+        """Reads as much of the journal as possible, and replaces it by a new journal with that content."""
+        transactions, record_count = self._read_copy()
         new = store_paths.new_journal_directory(self._transactions)
         self._remove(new)
         journal = Journal(new, self._filesystem, self._clock)
-        journal.start_from(known)
+        journal.start_from(transactions)
         journal.close()
         aside = store_paths.damaged_journal_directory(self._transactions, self._clock.now_ns() // 1000)
         self._filesystem.replace(self._journal, aside)
@@ -154,14 +158,14 @@ class Salvage:
         return SetAside(
             path=aside,
             record_count=record_count,
-            doubts=[_doubt(entry) for entry in known.entries.values()],
-            applications=dict(known.versions),
+            doubts=[_doubt(entry) for entry in transactions.entries.values()],
+            applications=dict(transactions.versions),
         )
 
     def _read_copy(self) -> tuple[Transactions, int]:
-        """Returns the state of the journal up to its first damage, and how many messages that are.
+        """Returns the state of the journal up to its first damage, and the number of messages up to there.
 
-        Works on a copy, because the copy is cut at the damage and the journal itself stays as it was found.
+        Works on a copy, because the copy is cut at the damage, and the journal itself must not change.
         """
         copy = store_paths.journal_copy_directory(self._transactions)
         self._remove(copy)
@@ -169,22 +173,22 @@ class Salvage:
         for name in self._filesystem.names(self._journal):
             if name.endswith(JOURNAL_FILE_NAMES):
                 self._copy_file(os.path.join(self._journal, name), os.path.join(copy, name))
-        known, record_count = Transactions(), 0
+        transactions, record_count = Transactions(), 0
         if self._cut(copy):
             journal = Journal(copy, self._filesystem, self._clock)
             try:
                 journal.entries()
             except JournalDamaged:
-                # An event that makes no sense: everything before it is known.
+                # The event makes no sense. Everything before it was read.
                 pass
             finally:
-                known, record_count = journal.transactions, journal.log.end - journal.log.first
+                transactions, record_count = journal.transactions, journal.log.end - journal.log.first
                 journal.close()
         self._remove(copy)
-        return known, record_count
+        return transactions, record_count
 
     def _cut(self, copy: str) -> bool:
-        """Cuts the copy at its first damage. Returns False if nothing of it can be read, with its index or without."""
+        """Cuts the copy at its first damage. Returns False if no part of it can be read, with its index or without."""
         index = paths.index_path(copy)
         while True:
             try:
@@ -208,13 +212,13 @@ class Salvage:
     # --- What is held ---
 
     def _give_back(self, store: Store) -> Iterator[tuple[str, str, int]]:
-        """Gives back the messages of queue groups that are held by transactions which the journal does not know."""
+        """Returns to the queue groups the messages that are held by transactions that the journal does not know."""
         for topic in map(store.existing_topic, store.topics()):
             for name in topic.groups():
                 if topic.group_settings(name).mode != "queue":
                     continue
                 with topic.group(name, mode="queue") as group:
-                    # Read before the journal, because a transaction is in the journal before it holds anything.
+                    # Read before the journal, because a transaction enters the journal before it holds any message.
                     held = group.held()
                     unknown = held - self._known_tokens() if held else held
                     for token in unknown:
@@ -223,7 +227,7 @@ class Salvage:
                     yield topic.name, name, len(unknown)
 
     def _known_tokens(self) -> set[str]:
-        """Returns the ids by which the transactions that have not ended hold messages."""
+        """Returns the ids under which the transactions that have not ended hold messages."""
         if not self._filesystem.exists(self._journal):
             return set()
         journal = Journal(self._journal, self._filesystem, self._clock)

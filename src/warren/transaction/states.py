@@ -9,7 +9,9 @@ from warren.errors import NoSuchTransaction, TransactionAborted, TransactionComm
 
 
 class State(StrEnum):
-    """The state of a transaction. From COMMITTED on it is decided: its messages will be in their topics, once."""
+    """The state of a transaction. From COMMITTED on it is decided: its messages will be in their
+    topics, exactly once.
+    """
 
     UNKNOWN = "unknown"
     OPEN = "open"

@@ -1,4 +1,4 @@
-"""Store: a data directory with everything, transactions included. `warren.open` returns it."""
+"""Store: a data directory with all features, including transactions. `warren.open` returns it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ LOGGER: Final = logging.getLogger("warren")
 
 
 class Store(warren.queue.store.Store):
-    """A data directory with transactions. Any number of processes may have it open at once; any thread may use it.
+    """A data directory with transactions. Any number of processes may have it open at the same time; any thread may use
+    it.
 
-    Opening it finishes what dead processes had committed. If the journal of transactions is damaged the store opens all
-    the same: topics can be read and put to. Transactions then raise JournalDamaged, and so does a call that would give
-    messages or partitions of dead processes to others.
+    Opening it finishes the committed transactions of dead processes. If the journal of transactions is damaged, the
+    store opens nevertheless: topics can be read and put to. Transactions then raise JournalDamaged, and so does a call
+    that would give messages or partitions of dead processes to others.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Store(warren.queue.store.Store):
         try:
             self.settle()
         except JournalDamaged as error:
-            LOGGER.error("%s: %s", self.path, error)  # the sentence says it all
+            LOGGER.error("%s: %s", self.path, error)  # the sentence is complete
         except BaseException:
             self.close()
             raise
@@ -95,16 +96,16 @@ class Store(warren.queue.store.Store):
         id: str | None = None,
         prepared_timeout: Duration | None = None,
     ) -> Transaction:
-        """Returns a new transaction: what is put to it happens when it is committed, all of it or nothing.
+        """Returns a new transaction. Its puts happen together when it is committed, or not at all.
 
-        It is aborted if it is still open after `timeout` seconds. Once prepared it waits for a decision, for
-        `prepared_timeout` seconds or for ever. An `id` belongs to one transaction; the id of an aborted one is free.
-        Raises TransactionExists if the id is in use.
+        It is aborted if it is still open after `timeout` seconds. Once prepared it waits for a decision: for
+        `prepared_timeout` seconds, or without a limit if that is None. An `id` belongs to one transaction; the id of an
+        aborted one is free. Raises TransactionExists if the id is in use.
         """
         return self._coordinator.begin(timeout, id, prepared_timeout)
 
     def commit(self, id: str) -> State:
-        """Commits a prepared transaction, whichever process prepared it, and returns "done".
+        """Commits a prepared transaction of any process, and returns "done".
 
         A second call changes nothing.
 
@@ -114,21 +115,21 @@ class Store(warren.queue.store.Store):
         return self._coordinator.commit(checked_id(id))
 
     def abort(self, id: str) -> State:
-        """Aborts a transaction that is open here, or was prepared in any process. Returns "aborted".
+        """Aborts a transaction that is open in this process, or was prepared in any process. Returns "aborted".
 
         A second call changes nothing.
         """
         return self._coordinator.abort(checked_id(id))
 
     def transaction_state(self, id: str) -> State:
-        """Returns the state of a transaction: "unknown" if there is none, or it ended long ago."""
+        """Returns the state of a transaction; "unknown" if it does not exist or ended long ago."""
         return self._coordinator.state(checked_id(id))
 
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
-        """Commits prepared transactions together, as what `application` did to reach `version`. Returns "done".
+        """Commits prepared transactions together, as the step of `application` to `version`. Returns "done".
 
-        After a crash all of them happened, or none. A version that is not above the last one of the application was
-        decided before: then the transactions, which are those of a repeat, are aborted, and the result is "done" again.
+        After a crash all of them happened, or none. If the version is not above the last one of the application, it was
+        decided before, and these transactions are a repetition: they are aborted, and the result is "done" again.
         Returns "committed" if all is decided and could not be carried out yet. If one of them is not prepared, raises
         the error that names it, and decides nothing.
         """
@@ -137,7 +138,7 @@ class Store(warren.queue.store.Store):
 
     @property
     def last_failure(self) -> str:
-        """Why a decision could not be carried out here, the last time; empty if there was no such failure."""
+        """Returns why the last decision that failed in this process could not be carried out; empty if none failed."""
         return self._coordinator.last_failure
 
     def last_version(self, application: str) -> int | None:
@@ -156,7 +157,7 @@ class Store(warren.queue.store.Store):
         return self._coordinator.abort_prepared(checked_id(prefix), before)
 
     def recover(self) -> list[Prepared]:
-        """Finishes what was left, and returns the transactions that wait for a decision, the oldest first."""
+        """Finishes interrupted transactions, and returns those that wait for a decision, the oldest first."""
         return self._coordinator.recover()
 
     def producer(self, name: str) -> Producer:
@@ -186,13 +187,13 @@ class Store(warren.queue.store.Store):
 def open(
     path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, keeps: bool = True, **defaults: Any
 ) -> Store:
-    """Returns the store in the directory `path`. Makes it if there is none; with create=False raises NotAStore.
+    """Returns the store in the directory `path`. Creates it if it does not exist; with create=False raises NotAStore.
 
-    With `read_only` nothing is ever written, so that the directory may be one that this process can only read. A call
-    that would change something raises ReadOnlyStore. What other processes put can be read; other processes deliver
+    With `read_only` nothing is ever written, so the directory may be one that this process can only read. A call that
+    would change something raises ReadOnlyStore. Messages that other processes put can be read; other processes deliver
     delayed messages.
 
-    `defaults` are settings for topics that are made through this object, such as durability="os". With `keeps` a thread
-    of this process delivers delayed messages and retires old ones; without it, `store.keep()` does.
+    `defaults` are settings for topics that are created through this object, such as durability="os". With `keeps`, a
+    thread of this process delivers delayed messages and retires old ones; without it, `store.keep()` does.
     """
     return Store(path, defaults=defaults, keeps=keeps, create=create, read_only=read_only)

@@ -1,4 +1,4 @@
-"""Transaction: messages for any topics, positions and acknowledgements, all of which happen or none."""
+"""Transaction: messages for any topics, positions and acknowledgements, which happen together or not at all."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from warren.queue.store import Store
 
 TRANSACTION_MEMORY_MAX: Final = 8 << 20
-"""What an open transaction keeps in memory; what goes beyond waits in the journal."""
+"""How many bytes of an open transaction are kept in memory. Further messages wait in the journal."""
 
 
 G = TypeVar("G", StreamGroup, QueueGroup)
 
 
 class CoordinatorView(Protocol):
-    """What a transaction uses of the coordinator that began it."""
+    """The part of the coordinator that its transactions use."""
 
     def state(self, id: str) -> State:
-        """Returns the state of a transaction: UNKNOWN if there is none, or it was forgotten."""
+        """Returns the state of a transaction: UNKNOWN if it does not exist, or it was forgotten."""
         ...
 
     def check_time(self, transaction: Transaction) -> None:
-        """Raises TransactionAborted if the time of the transaction is over; from then on it is aborted."""
+        """Raises TransactionAborted, and aborts the transaction, if its time is over."""
         ...
 
     def spill(self, transaction: Transaction) -> None:
@@ -54,7 +54,7 @@ class CoordinatorView(Protocol):
         ...
 
     def stage(self, transaction: Transaction, batches: Mapping[LogName, PackWith]) -> None:
-        """Writes batches of an open transaction to the journal, as the records that their logs take."""
+        """Writes batches of an open transaction to the journal, as the records that their logs accept."""
         ...
 
     def prepare(self, transaction: Transaction) -> None:
@@ -66,12 +66,14 @@ class CoordinatorView(Protocol):
         ...
 
     def abort(self, id: str) -> State:
-        """Aborts it."""
+        """Aborts a transaction."""
         ...
 
 
 class KnownTopic(NamedTuple):
-    """A topic that the transaction puts to, its limits, the rows for each partition, and whether it has only one."""
+    """A topic that the transaction puts to, its limits, the rows for each partition, and whether it has only one
+    partition.
+    """
 
     topic: Topic
     limits: RecordLimits
@@ -80,10 +82,10 @@ class KnownTopic(NamedTuple):
 
 
 class Transaction:
-    """What is put to it is in no log before it is committed. Any thread may use it.
+    """Messages that are put to it are in no log before it is committed. Any thread may use it.
 
-    As a context manager it is committed at the end of the block, and aborted by an exception. One that was prepared in
-    the block is left open for a decision. Only its own process knows it until it is prepared.
+    As a context manager it is committed at the end of the block, and aborted by an exception. A transaction that was
+    prepared in the block is left open for a decision. Until it is prepared, only its own process can use it.
     """
 
     def __init__(
@@ -98,13 +100,13 @@ class Transaction:
         self.id = self.token if id is None else id
         self.deadline_s, self.prepared_timeout_s = deadline_s, prepared_timeout_s
         self.first: int | None = None
-        """The number in the journal from which on its rows are there; None if it has none there."""
+        """The number of its first row in the journal; None if it has no rows there."""
         self.mutex = threading.RLock()
         self.rows: dict[LogName, PendingRows] = {}
         self.targets: dict[LogName, Target] = {}
         self.positions: dict[GroupName, dict[int, int]] = {}
         self.movable: set[GroupName] = set()
-        """The groups whose positions may go back."""
+        """The groups whose positions may move back."""
         self.acks: dict[GroupName, list[Message]] = {}
         self.streams: dict[GroupName, StreamGroup] = {}
         self.claims: dict[GroupName, dict[int, OwnedPartition]] = {}
@@ -119,7 +121,7 @@ class Transaction:
 
     @property
     def state(self) -> State:
-        """The present state. Any process may decide a prepared transaction."""
+        """The current state. Any process may decide a prepared transaction."""
         if self.last_state in (State.PREPARED, State.COMMITTED):
             self.last_state = self._coordinator.state(self.id)
         return self.last_state
@@ -140,16 +142,16 @@ class Transaction:
         delay: Duration | None = None,
         deliver_at: When | None = None,
     ) -> None:
-        """Puts one message when the transaction is committed. The topic is made now if it does not exist.
+        """Puts one message when the transaction is committed. The topic is created now if it does not exist.
 
-        With `delay`, which counts from now, or `deliver_at` it is then parked until it is due.
+        With `delay`, which counts from now, or `deliver_at`, the message is then parked until it is due.
         """
         with self.mutex:
-            # A copy of what `_change` and `_grow` do, because one call less is noticeable in every put.
-            known = self._topics.get(topic) if type(topic) is str else None
-            if known is None or self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
-                known = self._change(topic)
-            target, limits, lanes, is_single = known
+            # A copy of what `_change` and `_grow` do, because each call is noticeable in every put.
+            entry = self._topics.get(topic) if type(topic) is str else None
+            if entry is None or self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
+                entry = self._change(topic)
+            target, limits, lanes, is_single = entry
             if delay is not None or deliver_at is not None:
                 due_us = target.delay.due_us(delay, deliver_at)
                 target.check_body(body)
@@ -182,7 +184,7 @@ class Transaction:
         """Puts messages together when the transaction is committed. Without keys all go to one partition."""
         batch = Batch(bodies, **columns)
         if tag and batch.tags is not None:
-            raise BadInput("give either tag, for all, or tags, one for each")
+            raise BadInput("pass either tag, for all messages, or tags, one for each")
         check_sequence(bodies)
         with self.mutex:
             target, limits, _, _ = self._change(topic)
@@ -207,7 +209,7 @@ class Transaction:
     def put_columns(self, topic: str | api.Topic, batch: pyarrow.RecordBatch, *, partition: int | None = None) -> None:
         """Puts the rows of an Arrow record batch when the transaction is committed, without a Python loop over them.
 
-        The columns are those of `Log.append_arrow`. With keys and no `partition` each row goes to the partition of its
+        The columns are those of `Log.append_arrow`. With keys and no `partition`, each row goes to the partition of its
         key, and rows without a key to the next partition in turn. The rows are in the journal when this returns, not in
         memory.
         """
@@ -223,9 +225,9 @@ class Transaction:
             self._stage(packing)
 
     def put_kafka(self, topic: str | Topic, batch: bytes | memoryview, *, partition: int) -> None:
-        """Puts a Kafka record batch, which was checked, unchanged when the transaction is committed.
+        """Puts a checked Kafka record batch unchanged when the transaction is committed.
 
-        It is in the journal when this returns. Raises UnsupportedByVersion if the topic takes no batches.
+        It is in the journal when this returns. Raises UnsupportedByVersion if the topic accepts no batches.
         """
         with self.mutex:
             target, limits, _, _ = self._change(topic)
@@ -234,7 +236,7 @@ class Transaction:
 
     def _stage(self, packing: Mapping[LogName, PackWith]) -> None:
         if self.size:
-            # What was put before must come before.
+            # Earlier puts must come before it.
             self._coordinator.spill(self)
         if packing:
             self._coordinator.stage(self, packing)
@@ -244,15 +246,15 @@ class Transaction:
             self._grow(self._rows_for(place).add_all(rows))
 
     def ack(self, group: api.QueueGroup, messages: Message | Sequence[Message]) -> None:
-        """Acknowledges messages, which this process took and still has, when the transaction is committed.
+        """Acknowledges messages, which this process took and still holds, when the transaction is committed.
 
-        The commit raises LeaseLost, and nothing happens, if another worker got one of them meanwhile.
+        The commit raises LeaseLost, and nothing happens, if another worker got one of them in the meantime.
         """
         group = self._checked_group(group, QueueGroup, "queue")
         listed: list[Any] = [messages] if isinstance(messages, Message) else list(messages)
         for message in listed:
             if not isinstance(message, Message) or message.topic != group.topic.name:
-                raise BadInput(f"{message!r} is no message of topic {str(group.topic.name)!r}")
+                raise BadInput(f"{message!r} is not a message of topic {str(group.topic.name)!r}")
         with self.mutex:
             self._check_open()
             name = GroupName(str(group.topic.name), group.name)
@@ -260,7 +262,8 @@ class Transaction:
             self.acks.setdefault(name, []).extend(listed)
 
     def commit_numbers(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
-        """Makes a stream group without members in this process go on from these numbers, when committed.
+        """Makes a stream group without members in this process continue at these numbers when the transaction is
+        committed.
 
         For a caller that knows that no member reads the partitions, as the broker does for Kafka's clients. Unlike with
         `commit`, positions may go back.
@@ -279,7 +282,8 @@ class Transaction:
             claim = group.claim(None if positions is None else _checked_positions(group.topic, positions))
             name = GroupName(str(group.topic.name), group.name)
             self.streams[name] = group
-            # If a partition is named twice, the first claim counts, because the member has owned it ever since.
+            # If a partition is named twice, the first claim counts, because the member has owned the partition since
+            # then.
             self.claims[name] = claim.owned | self.claims.get(name, {})
             self.positions.setdefault(name, {}).update(claim.positions)
 
@@ -290,22 +294,22 @@ class Transaction:
         return group
 
     def _check_open(self) -> None:
-        """Raises the error that says why the transaction cannot be changed any more."""
+        """Raises the error that says why the transaction can no longer be changed."""
         next_state(self.id, self.state, Event.CHANGE)
         self._coordinator.check_time(self)
 
     def _change(self, topic: str | api.Topic) -> KnownTopic:
-        """Returns what is known of a topic, if the transaction may still be changed."""
+        """Returns what is entry of a topic, if the transaction may still be changed."""
         if self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
             self._check_open()
-        known = self._topics.get(topic) if isinstance(topic, str) else None
-        if known is None:
+        entry = self._topics.get(topic) if isinstance(topic, str) else None
+        if entry is None:
             target = self._find(topic)
             target.check_takes_puts()
-            known = self._topics.setdefault(
+            entry = self._topics.setdefault(
                 str(target.name), KnownTopic(target, RecordLimits.of(target.settings), {}, target.partition_count == 1)
             )
-        return known
+        return entry
 
     def _find(self, topic: str | api.Topic) -> Topic:
         if isinstance(topic, str):
@@ -320,14 +324,14 @@ class Transaction:
         return limits if place.horizon is None else limits.parked()
 
     def target_for(self, place: LogName) -> Target:
-        """Returns the rows for one log, which are made on first use."""
+        """Returns the rows for one log, and creates them on first use."""
         self._rows_for(place)
         return self.targets[place]
 
     def _rows_for(self, place: LogName) -> PendingRows:
         rows = self.rows.get(place)
         if rows is None:
-            # A plain str: the name object of a topic refers back to the topic, and the journal may outlive that.
+            # A plain str: the name object of a topic refers to the topic, and the journal may outlive the topic.
             place = place._replace(topic=str(place.topic))
             rows = self.rows[place] = PendingRows()
             self.targets[place] = Target(place)
@@ -341,7 +345,7 @@ class Transaction:
             self._coordinator.spill(self)
 
     def spill(self) -> None:
-        """Keeps nothing of it in memory: what was put is in the journal when this returns."""
+        """Moves everything from memory to the journal."""
         with self.mutex:
             if self.size and self.last_state is State.OPEN:
                 self._coordinator.spill(self)
@@ -349,7 +353,7 @@ class Transaction:
     def needs_no_journal(self) -> bool:
         """Returns whether it consists of one record in one partition, which is atomic by itself.
 
-        Not if the caller gave it an id, because other processes may ask for its outcome.
+        Returns False if the caller chose its id, because other processes may ask for its outcome.
         """
         if self.first is not None or self._is_named or self.acks or self.positions or len(self.rows) > 1:
             return False
@@ -377,14 +381,14 @@ class Transaction:
     # --- What becomes of it ---
 
     def prepare(self) -> None:
-        """Writes everything to disk: from now on any process may commit or abort it by its id, also after a crash."""
+        """Writes everything to disk. From now on any process may commit or abort it by its id, also after a crash."""
         self._is_left = True
         self._coordinator.prepare(self)
 
     def commit(self, group: api.StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
-        """Without a group: commits. Everything has happened when this returns.
+        """Without a group: commits. All changes have happened when this returns.
 
-        With a group: what the group's member read, or `positions`, is committed when the transaction is. Positions only
+        With a group: adds to the transaction the positions up to which the member read, or `positions`. Positions only
         go forward. Raises NotOwner if a partition went to another member since it was read: abort, `rewind`, and read
         again.
         """
@@ -396,15 +400,15 @@ class Transaction:
         self._coordinator.commit(self.id)
 
     def abort(self) -> None:
-        """Aborts: nothing happens."""
+        """Aborts: none of the changes happen."""
         self._is_left = True
         self._coordinator.abort(self.id)
 
     def forget(self, state: State) -> None:
-        """Frees the memory: the transaction is over, or other processes decide it."""
+        """Frees the memory, because the transaction is over or other processes decide it."""
         self.last_state, self.size = state, 0
-        for kept in (self.rows, self.targets, self.acks, self.positions, self.streams, self.claims, self.queues):
-            kept.clear()
+        for collection in (self.rows, self.targets, self.acks, self.positions, self.streams, self.claims, self.queues):
+            collection.clear()
         self.movable.clear()
         self._topics.clear()
 

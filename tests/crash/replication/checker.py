@@ -1,4 +1,4 @@
-"""What must be true of a replicated store after each step, whatever fails: the invariants of the simulation."""
+"""The invariants of the simulation: what must be true of a replicated store after each step and with every fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Checker:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.committed: dict[str, list[Record]] = {}
-        """The records of each log that the whole in-sync set has, as a master has found out."""
+        """The records of each log that the whole in-sync set has, according to a master."""
         self.acked_files: dict[str, Record] = {}
         self.removed: set[str] = set()
         self._values: dict[tuple[str, int, int], int] = {}
@@ -30,18 +30,18 @@ class Checker:
         self.ack_count = 0
 
     def laid(self, log: str, number: int, record: Record) -> None:
-        """A record was written: equal log, number and epoch mean an equal value, on every replica and for ever."""
+        """Checks a record that was written: records of equal log, number and epoch are equal on all replicas."""
         epoch, value = record
         if self._values.setdefault((log, number, epoch), value) != value:
             raise PromiseBroken(f"{log} has two messages {number} of epoch {epoch}")
 
     def done(self, epoch: int, nonce: str) -> None:
-        """A barrier of an epoch was finished by this process: by no other one, ever."""
+        """Checks that only one process ever finishes barriers of an epoch."""
         if self._masters.setdefault(epoch, nonce) != nonce:
             raise PromiseBroken(f"two processes finish barriers of epoch {epoch}")
 
     def log_committed(self, epoch: int, log: str, records: Sequence[Record], end: int) -> None:
-        """A master takes its log for committed up to `end`."""
+        """Checks a log that its master has committed up to `end`."""
         self.ack_count += 1
         if log in self.removed:
             return
@@ -67,7 +67,7 @@ class Checker:
         self._epoch_done = max(self._epoch_done, epoch)
 
     def check_members(self) -> None:
-        """Every member of the set in the registry has everything that was acknowledged, as durable as was promised."""
+        """Checks that each member of the set in the registry has all that was acknowledged, as durable as promised."""
         for member in self._cluster.registry.state.insync:
             machine = self._cluster.machines[member.replica]
             disk = machine.disk
@@ -90,8 +90,8 @@ class Checker:
             if max(disk.durable(path)) < acked:
                 raise PromiseBroken(f"replica {replica} is in the set without the acknowledged content of {path}")
 
-    def shown(self, disk: ReplicaDisk, ends: Mapping[str, int]) -> None:
-        """Readers of a replica see the logs up to these ends: only what is committed."""
+    def check_visible(self, disk: ReplicaDisk, ends: Mapping[str, int]) -> None:
+        """Checks that readers of a replica, who see the logs up to these ends, see only what is committed."""
         for log, end in ends.items():
             if log in self.removed:
                 continue
@@ -102,7 +102,7 @@ class Checker:
                 raise PromiseBroken(f"{log} shows other messages than were committed")
 
     def floor(self, log: str) -> int:
-        """Returns the end that a read which begins now must be answered with at least."""
+        """Returns the lowest end that a read which begins now may get."""
         return len(self.committed.get(log, ()))
 
     def end_answered(self, log: str, end: int, floor: int) -> None:

@@ -1,4 +1,4 @@
-"""Clients of a simulated shard. They put, read ends and committed messages, and live on over every fail-over."""
+"""Clients of a simulated shard. They put, read ends and read committed messages, and survive every fail-over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THINK_S = (0.01, 0.25)
 
 
 class Client:
-    """One client: one request at a time, to the replica that it takes for the master, or to another one at times."""
+    """One client. It sends one request at a time to the replica that it takes for the master, sometimes to another."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -22,7 +22,7 @@ class Client:
         cluster.after(cluster.random.uniform(0, 0.3), None, self._next, 0)
 
     def _next(self, request: int) -> None:
-        """Sends the next request, if the last one is still this one: it was answered, or its time is over."""
+        """Sends the next request after `request` was answered or has timed out, if that is still the last one."""
         if request != self._request or self.is_stopped:
             return
         cluster, random = self._cluster, self._cluster.random
@@ -44,7 +44,7 @@ class Client:
             self._serve(process, request)
 
     def _serve(self, process: Process, request: int) -> None:
-        """The replica takes the request. A read must see what was acknowledged before this moment."""
+        """Lets the replica take the request. A read must see everything that was acknowledged before."""
         cluster, random = self._cluster, self._cluster.random
         draw = random.random()
         answered = partial(self._answered, request)
@@ -56,7 +56,7 @@ class Client:
             is_taken = process.change_file(random.choice(FILES), cluster.step_count, answered)
         elif draw < 0.96:
             is_taken = False
-            cluster.checker.shown(process.machine.disk, process.visible)
+            cluster.checker.check_visible(process.machine.disk, process.visible)
         elif draw < 0.985:
             is_taken = process.make_log(f"topic {cluster.step_count}", answered)
         else:

@@ -1,4 +1,4 @@
-"""A simulated shard: machines, processes, a network, a registry and clients in one thread, with a time of its own."""
+"""A simulated shard: machines, processes, a network, a registry and clients in one thread, with simulated time."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from warren.replication.time_limits import TimeLimits
 TIMING: Final = TimeLimits(
     lease_s=0.5, lag_s=0.8, answer_s=0.3, retry_s=0.1, turn_s=0.12, unreached_s=0.9, ends_s=0.03, refuse_s=0.5
 )
-"""Shorter than in life, and in the same proportions, so that more happens in a run."""
+"""Shorter than the real ones, and in about the same proportions, so that more happens in a run."""
 SESSION_S: Final = 1.2
 REGISTRY_ANSWER_S: Final = 0.3
-"""A process waits so long for an answer of the registry before it calls the outcome unknown."""
+"""How long a process waits for an answer of the registry before the outcome counts as unknown."""
 LOGS: Final = ("orders", "ledger")
 FILES: Final = ("settings.json", "group.reader")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A shard: its replicas, and what its acknowledgements promise."""
+    """The settings of a shard: its replicas, and what its acknowledgements promise."""
 
     replicas: Sequence[int]
     min_insync: int
@@ -38,11 +38,11 @@ class Setup:
     round_size_max: int
     timing: TimeLimits
     epochs_max: int
-    """So many epochs a replica remembers. With few of them some replicas have none in common."""
+    """How many epochs a replica remembers. If they are few, some replicas have none in common."""
 
 
 class Machine:
-    """One machine: a disk, a steady clock with a rate of its own, and at most one process."""
+    """One machine: a disk, a steady clock with its own rate, and at most one process."""
 
     def __init__(self, replica: int, incarnation: str, random: Random) -> None:
         self.replica = replica
@@ -61,12 +61,12 @@ class Machine:
         return self._offset + self.now * self._rate
 
     def true_time(self, steady: float) -> float:
-        """Returns a time at which `steady` has surely come on this clock."""
+        """Returns a time at which this clock has certainly reached `steady`."""
         return (steady - self._offset) / self._rate + 1e-6
 
 
 class Cluster:
-    """Everything that can happen is an event with a time; the seed decides the rest."""
+    """The simulation. Everything that happens is an event with a time; the seed decides what happens when."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Cluster:
     # Time.
 
     def at(self, time: float, process: Process | None, function: Callable[..., object], *arguments: Any) -> None:
-        """Calls `function` at a time; if it belongs to a process, only while that lives and is not paused."""
+        """Calls `function` at a time. If it belongs to a process: only if that is alive, and not while it is paused."""
         self._order += 1
         heappush(self._events, (time, self._order, process, function, arguments))
 
@@ -116,9 +116,9 @@ class Cluster:
         self.at(self.now + delay, process, function, *arguments)
 
     def run_until(self, end: float, is_enough: Callable[[], bool] | None = None) -> bool:
-        """Lets time pass until `end`, or until `is_enough`. Returns whether it was enough."""
+        """Lets time pass until `end`, or until `is_enough` returns True. Returns whether it did."""
         events = self._events
-        next_look = self.now
+        next_check = self.now
         while events and events[0][0] <= end:
             time, order, process, function, arguments = heappop(events)
             self.now = max(self.now, time)
@@ -127,16 +127,16 @@ class Cluster:
                 if not process.is_alive:
                     continue
                 if machine.paused_until > self.now:
-                    # Everything that comes meanwhile, timers too, happens afterwards in its order.
+                    # All events during the pause, timers too, happen after it, in their order.
                     heappush(events, (machine.paused_until, order, process, function, arguments))
                     continue
                 machine.now = self.now
             self.step_count += 1
             function(*arguments)
-            if is_enough is not None and self.now >= next_look:
+            if is_enough is not None and self.now >= next_check:
                 if is_enough():
                     return True
-                next_look = self.now + 0.1
+                next_check = self.now + 0.1
         self.now = end
         return False
 
@@ -151,7 +151,7 @@ class Cluster:
         machine.process.start()
 
     def kill(self, process: Process, *, is_power_cut: bool = False) -> None:
-        """Ends a process. Its parent deletes its node at once, at times, and starts it again."""
+        """Ends a process. Its parent starts it again, and in some cases deletes its node before its session expires."""
         if not process.is_alive:
             return
         process.is_alive = False
@@ -202,7 +202,7 @@ class Cluster:
     # The registry.
 
     def connect_session(self, process: Process) -> None:
-        """Makes the node of a process, as soon as the registry can be reached, and then looks at all."""
+        """Makes the node of a process as soon as the registry can be reached, and then reads the registry."""
         machine = process.machine
         if machine.is_cut_from_registry:
             self.after(0.2, process, self.connect_session, process)
@@ -220,20 +220,20 @@ class Cluster:
             self.registry.note_unreached(replica, process.unreached)
 
     def look(self, process: Process) -> None:
-        """Lets a process read the registry soon. Reads that come together are one."""
+        """Lets a process read the registry soon. Requests that come before the read share it."""
         if process in self._looking or process.machine.is_cut_from_registry:
             return
         self._looking.add(process)
-        self.after(self.random.uniform(0.002, 0.02), process, self._looked, process)
+        self.after(self.random.uniform(0.002, 0.02), process, self._read_registry, process)
 
-    def _looked(self, process: Process) -> None:
+    def _read_registry(self, process: Process) -> None:
         self._looking.discard(process)
         machine = process.machine
         if machine.is_cut_from_registry:
             return
         is_registered = self.registry.nodes.get(machine.replica) == process.nonce
         if not is_registered and process.slave is not None:
-            # A slave whose session has expired gets another one.
+            # A slave whose session has expired opens another one.
             self.connect_session(process)
             return
         process.see()
@@ -244,7 +244,7 @@ class Cluster:
                 self.look(machine.process)
 
     def propose(self, process: Process, proposal: Proposal, own_node: tuple[int, str] | None) -> None:
-        """A compare-and-set on its way: the request or the answer may be lost, and a request may come late."""
+        """Sends a compare-and-set. The request or its answer may be lost, and a request may arrive late."""
         random = self.random
         is_of_master = process.master is not None
         due = self.now + REGISTRY_ANSWER_S
@@ -326,7 +326,7 @@ class Cluster:
         self.look(process)
 
     def heal(self) -> None:
-        """Ends all faults. Processes that are down come back by themselves."""
+        """Ends all faults. Processes that have ended are started again by their own events."""
         self.is_faulty = False
         self.loss_chance = 0.0
         self.cut_links.clear()

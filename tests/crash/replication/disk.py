@@ -1,4 +1,4 @@
-"""The disk of one simulated replica: logs of records, state files, and the list of epochs; each with what is synced."""
+"""The disk of one simulated replica: logs, state files and the list of epochs, and which part of each is synced."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 from warren.replication.epochs import Epochs
 
 Record = tuple[int, int]
-"""The epoch in which a record was laid, and a value that no other record has."""
+"""The epoch in which a record was written, and a value that no other record has."""
 Slots = tuple[Record, Record]
-"""A state file: two places that are written in turn, as those of a reader are."""
+"""A state file: two slots that are written in turn, as in the position file of a reader."""
 EMPTY: Final[Slots] = ((0, 0), (0, 0))
 
 
 class ReplicaDisk:
-    """What is written, and what of it survives a power cut. A process that is killed loses nothing that is written."""
+    """Contents of files, and the part that survives a power cut. A process that is killed loses nothing it wrote."""
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
@@ -27,7 +27,7 @@ class ReplicaDisk:
         self._synced_files: dict[str, Slots] = {}
         self._synced_epochs = self.epochs
         self._before_cut: dict[str, list[Record]] = {}
-        """Logs that were cut or removed since the last sync of all: they may come back whole."""
+        """Logs that were cut or removed since the last `sync_all`. A power cut may bring them back whole."""
 
     def tails(self) -> dict[str, int]:
         return {log: len(records) for log, records in self.logs.items()}
@@ -53,7 +53,7 @@ class ReplicaDisk:
         self._before_cut.clear()
 
     def cut(self, cuts: Mapping[str, int]) -> None:
-        """Ends the logs there, makes those that are missing, removes all others. Not synced."""
+        """Cuts the logs of `cuts` there, makes the missing ones, and removes all others. Does not sync."""
         for log in [*self.logs]:
             end = cuts.get(log)
             if end is None or end < len(self.logs[log]):
@@ -81,7 +81,7 @@ class ReplicaDisk:
         return self._synced_files.get(path, EMPTY)
 
     def lose_power(self, random: Random) -> None:
-        """Loses any part of what was not synced, each file by itself."""
+        """Loses a random part of what was not synced, in each file independently."""
         for log, records in self.logs.items():
             del records[random.randint(self.synced.get(log, 0), len(records)) :]
         for log, before in self._before_cut.items():

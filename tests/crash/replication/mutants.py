@@ -1,7 +1,7 @@
-"""Replication with one safeguard taken out, and in how many seeds that is noticed.
+"""Mutants: replication with one safeguard removed. After how many seeds does the simulation notice each of them?
 
-`python -m tests.crash.replication.mutants` prints them. A mutant replaces one method of the core, or of the process
-that carries out its actions, as decision 8 does with the source of the engine.
+`python -m tests.crash.replication.mutants` prints the answer. A mutant replaces one method of the core, or of the
+process that carries out its actions. Decision 8 describes the same for the source of the engine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEEDS_MAX: Final = 3_000
 
 
 class Mutant(NamedTuple):
-    """A safeguard that is missing: what is replaced, and by what."""
+    """A missing safeguard: the attribute that is replaced, its replacement, and the profile of runs that notices it."""
 
     name: str
     owner: Any
@@ -39,14 +39,14 @@ class Mutant(NamedTuple):
     replacement: Any
     profile: str
     also: Sequence[tuple[Any, str, Any]] = ()
-    """What else must be replaced."""
+    """Other attributes that must be replaced with it."""
 
 
 class Hunt(NamedTuple):
-    """The first seed that notices a mutant, counted from 1, and what it says; None if none does."""
+    """How many seeds were run until one noticed a mutant, and its message; None if none did."""
 
     seed_count: int | None
-    words: str
+    message: str
 
 
 def hunt(mutant: Mutant, seeds_max: int = SEEDS_MAX) -> Hunt:
@@ -77,8 +77,8 @@ def _count_known_only(self: InSync) -> None:
 
 
 def _count_proposal_only(self: InSync) -> None:
-    known = self._sent.state.insync if self._sent else self.state.insync
-    self._counted = known | self._welcomed.keys()
+    members = self._sent.state.insync if self._sent else self.state.insync
+    self._counted = members | self._welcomed.keys()
     self._others = self._counted - {self._me}
 
 
@@ -93,7 +93,7 @@ wish: Final = InSync.wish
 def _wish_without_minimum(
     self: InSync, out: Sequence[Identity], acked: Mapping[Identity, int]
 ) -> frozenset[Identity] | None:
-    self._min_insync = 1
+    self.min_insync = 1
     return wish(self, out, acked)
 
 
@@ -118,7 +118,7 @@ def _may_fetch_until_won(self: Election) -> bool:
     return self.candidacy is not Candidacy.WON
 
 
-def _lease_over_at_once(self: Election, view: RegistryView) -> float:
+def _lease_over_immediately(self: Election, view: RegistryView) -> float:
     return 0.0
 
 
@@ -231,8 +231,8 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant("candidate outside the set", Election, "is_eligible", _is_any_eligible, "mixed"),
     Mutant("incarnation not compared", Election, "is_eligible", _is_eligible_with_any_disk, "disks"),
     Mutant("boot not compared", Election, "is_eligible", _is_eligible_after_any_boot, "disks"),
-    Mutant("a candidate goes on fetching", Election, "may_fetch", property(_may_fetch_until_won), "reads"),
-    Mutant("lease not waited for", Election, "_lease_over_at", _lease_over_at_once, "reads"),
+    Mutant("a candidate continues to fetch", Election, "may_fetch", property(_may_fetch_until_won), "reads"),
+    Mutant("lease not waited for", Election, "_lease_over_at", _lease_over_immediately, "reads"),
     Mutant(
         "lease counted from the arrival of a fetch",
         Master,
@@ -268,15 +268,15 @@ MUTANTS: Final[Sequence[Mutant]] = (
 
 
 def main(names: Sequence[str]) -> int:
-    """0 if every mutant was noticed."""
+    """Returns 0 if every mutant was noticed."""
     survivors = 0
     for mutant in MUTANTS:
         if names and not any(mutant.name.startswith(name) for name in names):
             continue
-        found = hunt(mutant)
-        survivors += found.seed_count is None
-        outcome = f"noticed in seed {found.seed_count}" if found.seed_count else f"SURVIVED {SEEDS_MAX} seeds"
-        sys.stdout.write(f"{mutant.name}: {outcome}\n    {found.words}\n")
+        result = hunt(mutant)
+        survivors += result.seed_count is None
+        outcome = f"noticed after {result.seed_count} seeds" if result.seed_count else f"SURVIVED {SEEDS_MAX} seeds"
+        sys.stdout.write(f"{mutant.name}: {outcome}\n    {result.message}\n")
         sys.stdout.flush()
     return 1 if survivors else 0
 

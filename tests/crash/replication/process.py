@@ -1,4 +1,4 @@
-"""One process of a simulated replica: it carries out the actions of its role on a disk, a network and a registry."""
+"""One process of a simulated replica. It carries out the actions of its role on disk, network and registry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRITE_S: Final = (0.001, 0.03)
 
 
 class Process:
-    """A process from its start to its end. Nothing that happens later reaches it, and it touches no file any more."""
+    """A process from its start to its end. After its end no event reaches it, and it touches no file."""
 
     def __init__(self, cluster: Cluster, machine: Machine, nonce: str) -> None:
         self.cluster, self.machine, self.nonce = cluster, machine, nonce
@@ -46,8 +46,8 @@ class Process:
         self.slave: Slave | None = None
         self._armed = NEVER
         self._reads: list[Callable[[], bool]] = []
-        """Reads of ends that wait for the lease."""
-        # What an earlier process wrote and did not sync is synced before this one joins, because its tail counts.
+        """Requests for ends that wait for the lease."""
+        # Syncs what an earlier process wrote without a sync, because the tails with which this one joins count.
         self._sync_leftovers()
         self.identity = Identity(machine.replica, machine.disk.incarnation, machine.boot)
 
@@ -70,7 +70,7 @@ class Process:
         self.cluster.connect_session(self)
 
     def perform(self, actions: Sequence[Any]) -> None:
-        """Carries out actions in their order. The process may die between any two of them."""
+        """Carries out actions in their order. The process may be killed between any two of them."""
         cluster = self.cluster
         for action in actions:
             if not self.is_alive:
@@ -92,7 +92,7 @@ class Process:
         self._retry_reads()
 
     def receive(self, message: Any, sender: int) -> None:
-        """A message of another replica has come."""
+        """Takes a message of another replica."""
         now = self.machine.steady()
         if isinstance(message, REQUESTS):
             if self.master is not None:
@@ -147,11 +147,11 @@ class Process:
         else:
             change = FileContent(path, cast_bytes(new))
 
-        def done() -> None:
+        def acknowledge() -> None:
             self.cluster.checker.file_acked(path, value)
             answer()
 
-        self._note(master, change, done)
+        self._note(master, change, acknowledge)
         return True
 
     def make_log(self, log: str, answer: Callable[[], None]) -> bool:
@@ -172,7 +172,7 @@ class Process:
         return True
 
     def read_end(self, log: str, answer: Callable[[int], None]) -> bool:
-        """Answers with the published end, now or when the lease allows it."""
+        """Answers with the published end, now or as soon as the lease allows it."""
         if self.master is None:
             return False
 
@@ -193,14 +193,14 @@ class Process:
         if self._reads and self.is_alive:
             self._reads = [attempt for attempt in self._reads if not attempt()]
 
-    def _note(self, master: Master, change: Change, done: Callable[[], None]) -> None:
-        """Gives a change its barrier. It is synced a moment later, and `done` is called when the set has it."""
+    def _note(self, master: Master, change: Change, callback: Callable[[], None]) -> None:
+        """Gives a change its barrier, syncs it a moment later, and calls `callback` when the set has it."""
         cluster = self.cluster
         number = master.barriers.next(change, self.machine.steady())
 
         def finished() -> None:
             cluster.checker.done(master.epoch, self.nonce)
-            done()
+            callback()
 
         master.barriers.when(number, finished)
         if isinstance(change, LogRange) and not cluster.setup.is_power_safe:
@@ -234,7 +234,7 @@ class Process:
         for log, end in ends.items():
             if log in logs:
                 self.visible[log] = max(self.visible.get(log, 0), min(end, len(logs[log])))
-        self.cluster.checker.shown(self.machine.disk, self.visible)
+        self.cluster.checker.check_visible(self.machine.disk, self.visible)
 
     def _arm(self) -> None:
         master, slave = self.master, self.slave
@@ -292,7 +292,7 @@ class Process:
         assert master is not None
         self.cluster.counts["old ranges sent"] += 1
         items: list[LogRange] = []
-        left: list[tuple[str, int, int]] = []
+        rest_ranges: list[tuple[str, int, int]] = []
         room = action.size_max // 100
         for log, first, end in action.ranges:
             if log not in logs:
@@ -303,13 +303,13 @@ class Process:
                 items.append(LogRange(log, 0, first, first, fits, fits - first, cast_bytes(logs[log][first:fits])))
                 room -= fits - first
             if fits < end:
-                left.append((log, fits, end))
-        master.ranges_left(action.replica, left)
+                rest_ranges.append((log, fits, end))
+        master.ranges_left(action.replica, rest_ranges)
         answer = ShardFetched(
             epoch=master.epoch,
             link=action.link,
             number=action.number,
-            barrier=0 if left else action.barrier,
+            barrier=0 if rest_ranges else action.barrier,
             items=items,
         )
         self.cluster.send(self.machine.replica, action.replica, answer)
@@ -396,9 +396,9 @@ class Process:
     def _compare_state(self, action: act.CompareState) -> None:
         assert self.slave is not None
         files = self.machine.disk.files
-        wanted = [path for path, digest in action.digests.items() if cast_bytes(files.get(path)) != digest]
+        differing = [path for path, digest in action.digests.items() if cast_bytes(files.get(path)) != digest]
         gone = [path for path in files if path not in action.digests]
-        self.perform(self.slave.state_compared(wanted, gone, self.machine.steady()))
+        self.perform(self.slave.state_compared(differing, gone, self.machine.steady()))
 
     def _write_state(self, action: act.WriteState) -> None:
         files = self.machine.disk.files
@@ -493,12 +493,12 @@ class Process:
         self.perform(self.slave.disk_done(self.machine.steady()))
 
     def _later(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Calls `function` when the disk has finished, unless the process is dead by then."""
+        """Calls `function` when the disk has finished, unless the process has ended before."""
         self.cluster.after(self.cluster.random.uniform(*WRITE_S), self, function, *arguments)
 
 
 def cast_bytes(value: Any) -> Any:
-    """Values of the simulated store travel as they are, in place of bytes."""
+    """Returns `value`, which a message contains in place of bytes."""
     return value
 
 
@@ -530,4 +530,4 @@ PERFORMERS: Final[dict[type, Callable[[Process, Any], None]]] = {
     act.ClearUnreached: lambda process, action: process._clear_unreached(action),
     act.Promote: lambda process, action: process._promote(action),
 }
-"""What carries out each action. Attributes are looked up at the call, so that a mutant may replace a method."""
+"""The method for each action. It is looked up when it is called, so that a mutant may replace it."""

@@ -1,4 +1,4 @@
-"""A simulated registry: one state with versions, nodes that live as long as a session, and answers that get lost."""
+"""A simulated registry: one state with a version, and nodes that exist as long as their sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, 
 
 
 class SimulatedRegistry:
-    """The registry's own data. The cluster decides which requests reach it, when, and which answers come back."""
+    """The data of the registry. The cluster decides which requests reach it, when, and which answers are lost."""
 
     def __init__(self, insync: frozenset[Identity], changed: Callable[[], None]) -> None:
         self.state = ShardState(epoch=0, master=None, insync=insync, nonce="")
@@ -28,7 +28,7 @@ class SimulatedRegistry:
         )
 
     def write(self, proposal: Proposal, own_node: tuple[int, str] | None) -> ProposalOutcome:
-        """Applies a compare-and-set, together with a check of a node if one is named."""
+        """Applies a compare-and-set. If `own_node` is given, this node must exist."""
         if proposal.version != self.version or (own_node and self.nodes.get(own_node[0]) != own_node[1]):
             return ProposalOutcome.REFUSED
         self.state, self.version = proposal.state, self.version + 1
@@ -40,7 +40,7 @@ class SimulatedRegistry:
         self._changed()
 
     def expire(self, replica: int, nonce: str, *, is_dead: bool = False) -> None:
-        """Removes what a session has made. `is_dead`: the parent of the process has seen it die, and says so."""
+        """Removes what a session has made. `is_dead`: the parent of the process has seen it end, and notes that."""
         if self.nodes.get(replica) != nonce:
             return
         del self.nodes[replica]

@@ -1,6 +1,6 @@
-"""One run of the simulation from one seed: faults for a few seconds, then healing, then everything must be well.
+"""One run of the simulation from one seed: faults for a few seconds, then none, and then the shard must recover.
 
-`python -m tests.crash.replication.run [--seed N] [--runs N] [--seconds S]` goes on until it is stopped.
+`python -m tests.crash.replication.run [--seed N] [--runs N] [--seconds S]` runs seed after seed until it is stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warren.replication.mastership import Promotion
 
 FAULT_S: Final = (2.0, 4.5)
 CONVERGE_S_MAX: Final = 12.0
-"""So long after the last fault all replicas are equal and in the set, and a put is acknowledged."""
+"""Within this time after the last fault all replicas are equal and in the set, and a put is acknowledged."""
 FAULTS: Final = {
     "kill": 22,
     "power cut": 12,
@@ -41,25 +41,25 @@ FAULTS: Final = {
 
 
 class Profile(NamedTuple):
-    """What fails most in a run, so that rare moments are reached often enough."""
+    """Which faults happen most in a run. Some profiles make rare moments frequent."""
 
     faults: Mapping[str, int] = {}
     lost_chance: float = 0.1
-    """How often an answer of the registry is lost."""
+    """The probability that an answer of the registry is lost."""
     read_share: float = 0.3
     lease_s: float = 0.5
     late_chance: float = 0.01
-    """How often a message comes late, and how often it comes twice."""
+    """The probability that a message comes late, and the probability that it comes twice."""
     kill_chance: float = 0.0015
-    """How often a process dies between two actions."""
+    """The probability that a process is killed between two actions."""
     replicas: Sequence[int] = (2, 3, 3, 3, 3, 4)
-    """How many replicas a shard has, drawn from these."""
+    """The number of replicas of a shard is drawn from these."""
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "mixed": Profile(),
     "registry": Profile({"cut from registry": 30, "kill": 30, "cut one way": 30}, lost_chance=0.4),
-    # A master that lives on and does not know that its session is over, and a lease that lasts longer than a promotion.
+    # The master continues and does not know that its session is over, and a lease lasts longer than a promotion.
     "reads": Profile({"expire unseen": 150, "pause": 30}, read_share=0.5, lease_s=1.0),
     "late messages": Profile({"expire unseen": 150}, read_share=0.5, late_chance=0.2, replicas=(2,)),
     "disks": Profile({"power cut": 40, "kill": 40, "swap disk": 20}),
@@ -68,7 +68,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 
 
 class RunFailed(AssertionError):
-    """An invariant does not hold. The seed is all that is needed to see it again."""
+    """An invariant does not hold. The seed and the profile are enough to repeat the run."""
 
     def __init__(self, seed: int, run: Run, error: BaseException) -> None:
         super().__init__(
@@ -87,7 +87,7 @@ class Run:
         self.random = Random(seed)
         drawn = self.random.choice(list(PROFILES))
         self.profile = profile or drawn
-        """A profile that is drawn can be named as well: the run is the same."""
+        """A run is the same whether its profile is drawn or named."""
         chances = PROFILES[self.profile]
         self._faults = {**FAULTS, **chances.faults}
         self.cluster = Cluster(
@@ -99,12 +99,12 @@ class Run:
             kill_chance=chances.kill_chance,
         )
         self._victim = self.random.choice(self.cluster.machines)
-        """The only machine that loses power, if acknowledgements are not on disk."""
+        """The only machine that loses power if acknowledgements are not on disk."""
         self._is_disk_swapped = False
         self._is_probe_answered = False
 
     def run(self) -> Counter[str]:
-        """Raises RunFailed at the first invariant that does not hold. Returns how often what happened."""
+        """Returns how often each event happened. Raises RunFailed at the first invariant that does not hold."""
         try:
             self._run()
         except Exception as error:
@@ -122,7 +122,7 @@ class Run:
             client.is_stopped = True
         cluster.heal()
         assert cluster.run_until(end + CONVERGE_S_MAX, self._is_converged), self._unrest()
-        # A fail-over may still be under way, if a session runs out that a fault has silenced.
+        # A fail-over may still come, if a session expires because of an earlier fault.
         self._probe()
         assert cluster.run_until(cluster.now + CONVERGE_S_MAX, lambda: self._is_probe_answered), self._unrest()
         cluster.checker.check_members()
@@ -141,7 +141,7 @@ class Run:
         cluster = self.cluster
         roles = [each.process and (each.process.master or each.process.slave) for each in cluster.machines]
         states = [getattr(role, "promotion", None) or getattr(role, "state", None) for role in roles]
-        return f"no rest: {states}, {cluster.registry.state}, {cluster.checker.difference()}"
+        return f"not recovered: {states}, {cluster.registry.state}, {cluster.checker.difference()}"
 
     def _probe(self) -> None:
         def answered() -> None:
@@ -162,7 +162,7 @@ class Run:
         FAILURES[name](self, self._draw_machine(), seconds)
 
     def _draw_machine(self) -> Machine:
-        """Mostly the master's: its death is what the protocol is about."""
+        """Returns a machine: mostly that of the master, because the protocol is about the death of a master."""
         machines, master = self.cluster.machines, self.cluster.registry.state.master
         if master is not None and self.random.random() < 0.5:
             return machines[master]
@@ -240,7 +240,7 @@ class Run:
             process.perform(process.master.wake(machine.steady()))
 
     def _swap_disk(self, machine: Machine, seconds: float) -> None:
-        """A disk dies and is replaced by an empty one: once in a run, and only if the set always has another copy."""
+        """Replaces a disk by an empty one: once in a run, and only if the set always has another copy."""
         cluster = self.cluster
         setup = cluster.setup
         has_copies = setup.min_insync > 1 and setup.is_power_safe and setup.epochs_max == EPOCHS_MAX
@@ -271,7 +271,7 @@ FAILURES: Final[Mapping[str, Callable[[Run, Machine, float], None]]] = {
 
 
 def draw_setup(random: Random, chances: Profile) -> Setup:
-    """Mostly three replicas, of which two are enough, with everything on disk."""
+    """Returns random settings: mostly three replicas, with every acknowledgement on disk."""
     is_power_safe = random.random() < 0.75
     count = random.choice(chances.replicas) if is_power_safe else 3
     min_insync = random.choice((1, 2)) if is_power_safe else 2
@@ -286,21 +286,23 @@ def draw_setup(random: Random, chances: Profile) -> Setup:
 
 
 def main() -> int:
-    """0 when stopped or out of time; 1 at the first broken promise, with the seed that shows it again."""
+    """Returns 0 if stopped or out of time, and 1 after the first broken promise, whose seed is printed."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.replication.run", description=__doc__)
     parser.add_argument("--seed", type=int, default=secrets.randbits(31), help="the first seed; the next ones follow")
-    parser.add_argument("--profile", choices=PROFILES, default=None, help="what fails most; drawn from the seed")
-    parser.add_argument("--runs", type=int, default=sys.maxsize, help="stop after so many runs")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
+    parser.add_argument(
+        "--profile", choices=PROFILES, default=None, help="which faults happen most; by default drawn from the seed"
+    )
+    parser.add_argument("--runs", type=int, default=sys.maxsize, help="stop after this number of runs")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     options = parser.parse_args()
     started, counts = time.monotonic(), Counter[str]()
     try:
-        for done, seed in enumerate(range(options.seed, options.seed + options.runs), 1):
+        for count, seed in enumerate(range(options.seed, options.seed + options.runs), 1):
             counts += Run(seed, options.profile).run()
             if time.monotonic() - started > options.seconds:
                 break
-            if done % 100 == 0:
-                sys.stdout.write(f"\rseed {seed}: {done:,} runs, {counts['promotion']:,} fail-overs ")
+            if count % 100 == 0:
+                sys.stdout.write(f"\rseed {seed}: {count:,} runs, {counts['promotion']:,} fail-overs ")
                 sys.stdout.flush()
     except RunFailed as error:
         sys.stdout.write(f"\n{error}\n")

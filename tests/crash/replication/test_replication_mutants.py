@@ -1,4 +1,7 @@
-"""Replication without one of its safeguards is noticed. `python -m tests.crash.replication.mutants` says how soon."""
+"""The simulation notices if a safeguard of replication is missing.
+
+`python -m tests.crash.replication.mutants` prints after how many runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replication keeps its promises in ten thousand simulated shards, and the faults that matter do happen in them."""
+"""Replication keeps its promises in ten thousand simulated shards, in which the important faults do happen."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ OFTEN: Final = {
     "disk swapped": 10,
     "start from nothing": 1,
 }
-"""How often each of these happens at least in a batch: without it the runs would prove little."""
+"""How often each of these must happen in a batch. Otherwise the runs would prove little."""
 
 
 @pytest.mark.parametrize("first_seed", range(0, RUNS, BATCH))
-def test_nothing_acknowledged_is_lost_and_everything_heals(first_seed: int) -> None:
+def test_nothing_acknowledged_is_lost_and_every_shard_recovers(first_seed: int) -> None:
     counts = sum((Run(seed).run() for seed in range(first_seed, first_seed + BATCH)), Counter[str]())
 
     assert {name: counts[name] for name in OFTEN if counts[name] < OFTEN[name]} == {}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_run_is_the_same_whenever_its_seed_is_run(profile: str) -> None:
+def test_two_runs_of_one_seed_are_the_same(profile: str) -> None:
     first, second = Run(7, profile), Run(7, profile)
 
     assert first.run() == second.run()
@@ -49,7 +49,7 @@ def test_a_run_is_the_same_whenever_its_seed_is_run(profile: str) -> None:
     assert [each.disk.logs for each in first.cluster.machines] == [each.disk.logs for each in second.cluster.machines]
 
 
-def test_a_drawn_profile_can_be_named() -> None:
+def test_a_run_is_the_same_if_its_drawn_profile_is_named() -> None:
     drawn = Run(11)
 
     named = Run(11, drawn.profile)

@@ -7,7 +7,7 @@ import sys
 
 
 def test_modules_for_scans_are_loaded_before_the_first_request() -> None:
-    program = "import sys; from warren.broker.server import _settle_down as ready; ready(); print(*sys.modules)"
+    program = "import sys; from warren.broker.server import settle_down as ready; ready(); print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
 

@@ -19,36 +19,36 @@ from warren.spark.runtime.doctor import check_java, check_spark
 def test_the_report_names_a_java_home_that_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(java, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
 
-    found = list(check_java({"JAVA_HOME": str(tmp_path), "PATH": ""}, missing="failed"))
+    checks = list(check_java({"JAVA_HOME": str(tmp_path), "PATH": ""}, missing="failed"))
 
-    assert [each.check for each in found] == ["JAVA_HOME", "Java"]
-    assert [each.state for each in found] == ["warning", "failed"]
-    assert "unset it" in found[0].advice
-    assert "pip install" in found[1].advice
+    assert [each.check for each in checks] == ["JAVA_HOME", "Java"]
+    assert [each.state for each in checks] == ["warning", "failed"]
+    assert "unset it" in checks[0].advice
+    assert "pip install" in checks[1].advice
 
 
 def test_another_spark_than_the_installed_one_gives_a_warning() -> None:
-    found = [each for each in check_spark({"SPARK_HOME": "/opt/spark"}, is_needed=True) if each.check == "SPARK_HOME"]
+    checks = [each for each in check_spark({"SPARK_HOME": "/opt/spark"}, is_needed=True) if each.check == "SPARK_HOME"]
 
-    assert [(each.state, each.detail) for each in found] == [("warning", "Spark is taken from /opt/spark")]
+    assert [(each.state, each.detail) for each in checks] == [("warning", "Spark comes from /opt/spark")]
 
 
 def test_the_command_prints_a_table_that_fits_and_leaves_no_files(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["doctor", "--store", str(tmp_path)], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(app, ["doctor", "--store", str(tmp_path)], env={"COLUMNS": "80"})
 
-    assert done.exit_code == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert re.search(r"^Python +ok +3\.", done.stdout, re.MULTILINE)
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert re.search(r"^Python +ok +3\.", result.stdout, re.MULTILINE)
     assert os.listdir(tmp_path) == []
 
 
 def test_the_command_fails_if_a_check_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "PACKAGES", {"no-such-package": "1"})
 
-    done = CliRunner().invoke(app, ["doctor", "--json", "--store", str(tmp_path)])
+    result = CliRunner().invoke(app, ["doctor", "--json", "--store", str(tmp_path)])
 
-    assert done.exit_code == 1
-    failed = [each for each in json.loads(done.stdout) if each["state"] == "failed"]
+    assert result.exit_code == 1
+    failed = [each for each in json.loads(result.stdout) if each["state"] == "failed"]
     assert failed == [
         {
             "check": "no-such-package",

@@ -50,32 +50,32 @@ def test_a_forked_child_leaves_the_delivery_to_its_parent(tmp_path: Path) -> Non
 def test_a_forked_child_waits_for_the_lock_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("orders")
-        held = topic.put(b"later", delay=3600.0)
-        assert [entry.id for entry in topic.scheduled()] == [held.id]
+        delayed = topic.put(b"later", delay=3600.0)
+        assert [entry.id for entry in topic.scheduled()] == [delayed.id]
         is_refused, is_free = os.pipe(), os.pipe()
         with topic.delay.lock:
             child = os.fork()
             if not child:
-                os._exit(_cancel_when_free(held, is_refused[1], is_free[0], monkeypatch))
+                os._exit(_cancel_when_free(delayed, is_refused[1], is_free[0], monkeypatch))
             assert os.read(is_refused[0], 1) == b"x"
         os.write(is_free[1], b"x")
 
         _, status = os.waitpid(child, 0)
 
         assert os.waitstatus_to_exitcode(status) == 0
-        assert not held.cancel()
+        assert not delayed.cancel()
         for descriptor in (*is_refused, *is_free):
             os.close(descriptor)
 
 
-def _cancel_when_free(held: Delayed, refused: int, free: int, monkeypatch: pytest.MonkeyPatch) -> int:
+def _cancel_when_free(delayed: Delayed, refused: int, free: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Returns 0 if the lock of the parent keeps the child out and the child cancels once it is free."""
     monkeypatch.setattr("warren.queue.state.shared_lock.LOCK_WAIT_S_MAX", 0.05)
     try:
-        held.cancel()
+        delayed.cancel()
     except StoreBusy:
         os.write(refused, b"x")
         os.read(free, 1)
-        return 0 if held.cancel() else 1
+        return 0 if delayed.cancel() else 1
     os.write(refused, b"-")
     return 2

@@ -31,18 +31,18 @@ sys.stdin.read()
 """
 
 
-def worker(path: Path, count: int, *, done: bool) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORKER, str(path), str(count), "done" if done else "not"]
+def worker(path: Path, count: int, *, is_done: bool) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WORKER, str(path), str(count), "done" if is_done else "not"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def lines(process: subprocess.Popen[str]) -> list[str]:
     assert process.stdout is not None
-    found = []
+    result = []
     while (line := process.stdout.readline().strip()) != "ready":
         assert line
-        found.append(line)
-    return found
+        result.append(line)
+    return result
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def store(tmp_path: Path) -> Any:
 def test_each_item_goes_to_one_of_several_processes(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         queue = store.queue("jobs", durability="os")
-        with worker(tmp_path, 50, done=True) as one, worker(tmp_path, 50, done=True) as two:
+        with worker(tmp_path, 50, is_done=True) as one, worker(tmp_path, 50, is_done=True) as two:
             for number in range(110):
                 queue.put(number)
-            got = [*lines(one), *lines(two), *[str(queue.get()) for _ in range(10)]]
+            items = [*lines(one), *lines(two), *[str(queue.get()) for _ in range(10)]]
 
-            assert sorted(got, key=int) == [str(number) for number in range(110)]
+            assert sorted(items, key=int) == [str(number) for number in range(110)]
             for process in (one, two):
                 process.kill()
 
@@ -69,7 +69,7 @@ def test_join_waits_for_other_processes_and_not_for_dead_ones(tmp_path: Path) ->
         queue = store.queue("jobs")
         queue.put("task")
         assert not queue.join(timeout=0.01)
-        with worker(tmp_path, 1, done=False) as busy:
+        with worker(tmp_path, 1, is_done=False) as busy:
             assert lines(busy) == ["task"]
 
             assert queue.empty()
@@ -79,7 +79,7 @@ def test_join_waits_for_other_processes_and_not_for_dead_ones(tmp_path: Path) ->
             assert queue.join(timeout=PATIENCE_S)
 
 
-def test_a_child_has_tasks_of_its_own(store: Store) -> None:
+def test_a_child_has_its_own_tasks(store: Store) -> None:
     queue = store.queue("jobs")
     queue.put(1)
     queue.get()

@@ -20,7 +20,7 @@ from warren.errors import LogLocked
 
 
 def in_child(act: Callable[[], object]) -> bool:
-    """Whether `act` ends well in a forked child."""
+    """Returns whether `act` succeeds in a forked child."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -35,17 +35,17 @@ def in_child(act: Callable[[], object]) -> bool:
 
 
 def test_a_forked_child_does_not_wait_for_threads_that_it_does_not_have(path: Path) -> None:
-    held, let_go = threading.Event(), threading.Event()
+    is_locked, let_go = threading.Event(), threading.Event()
     with quick(path) as jobs:
 
         def hold() -> None:
             with jobs._shared.changed:
-                held.set()
+                is_locked.set()
                 let_go.wait(WAIT_S)
 
         thread = threading.Thread(target=hold)
         thread.start()
-        held.wait(WAIT_S)
+        is_locked.wait(WAIT_S)
 
         is_done = in_child(lambda: jobs.push(b"from the child"))
 
@@ -71,7 +71,7 @@ def test_a_forked_child_does_not_hold_the_lock_of_its_parent(path: Path, monkeyp
 
 @pytest.mark.parametrize("example", fenced((ROOT / "docs" / "queues.md").read_text(), "python"))
 def test_the_examples_of_the_chapter_run(example: str, tmp_path: Path) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", example],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
@@ -81,5 +81,5 @@ def test_the_examples_of_the_chapter_run(example: str, tmp_path: Path) -> None:
         check=False,
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout in ("at once a little later\nb'10 carrots' None [b'1 leek']\n", "a parcel\n")
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert completed.stdout in ("now a little later\nb'10 carrots' None [b'1 leek']\n", "a parcel\n")

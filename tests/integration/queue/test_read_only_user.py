@@ -63,7 +63,7 @@ def shared() -> Iterator[Path]:
 def test_a_user_who_may_only_read_the_files_reads_the_messages(shared: Path) -> None:
     before = files_of(shared)
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", READER, str(shared), str(OTHER_USER_ID)],
         capture_output=True,
         text=True,
@@ -71,6 +71,6 @@ def test_a_user_who_may_only_read_the_files_reads_the_messages(shared: Path) -> 
         check=False,
     )
 
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == ["may not write", "[b'3', b'4'] 3"]
+    assert completed.stderr == ""
+    assert completed.stdout.splitlines() == ["may not write", "[b'3', b'4'] 3"]
     assert files_of(shared) == before

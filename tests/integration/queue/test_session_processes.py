@@ -34,7 +34,7 @@ def test_a_session_ends_with_its_process(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "sessions") == []
 
 
-def test_a_child_has_a_session_of_its_own(tmp_path: Path) -> None:
+def test_a_child_has_its_own_session(tmp_path: Path) -> None:
     store = quick_store(tmp_path)
     parent_id = store.session.id
     read_end, write_end = os.pipe()
@@ -51,7 +51,7 @@ def test_a_child_has_a_session_of_its_own(tmp_path: Path) -> None:
     assert store.session.is_alive(child_id)
     store.close()
     with quick_store(tmp_path) as other:
-        # The parent's session is over although the child, which inherited its files, lives on.
+        # The parent's session is over although the child, which inherited its files, is alive.
         assert not other.session.is_alive(parent_id)
         assert other.session.is_alive(child_id)
         os.write(gate_write, b"x")

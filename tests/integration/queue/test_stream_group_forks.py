@@ -48,7 +48,7 @@ def test_a_forked_child_is_another_member(tmp_path: Path) -> None:
         group.commit()
 
     assert owned_at_first == ([], {})
-    # It does not join before it asks for something, and gets nothing that the parent holds.
+    # It does not join before its first call, and gets nothing that the parent holds.
     assert members == [group.id]
     assert (numbers, owned) == ([], [])
     assert child_id != group.id
@@ -62,7 +62,7 @@ def test_the_locks_of_a_process_end_with_it_although_its_child_lives_on(tmp_path
     group = store.topic("orders").group("billing")
 
     def child() -> object:
-        # In the child the files are closed; what the parent does is not undone by it.
+        # In the child the files are closed; actions of the parent are not undone by it.
         return _is_free(tmp_path / "topics" / "orders" / "groups" / "billing" / "0.owner")
 
     assert in_child(child) is False

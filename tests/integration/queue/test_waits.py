@@ -1,4 +1,4 @@
-"""Waiting for messages: woken by an append, at the latest after the time given, and costing next to nothing."""
+"""Waiting for messages: woken by an append, at the latest after the time limit, at almost no cost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from warren.storage.log import wait_for_any
 
 LONG_S = 60.0
 SOON_S = 15.0
-"""Far more than a wake takes, and far less than the time that is waited for."""
+"""Far more than a wakeup takes, and far less than the time limit of the wait."""
 
 
 class Waiter(threading.Thread):
-    """Waits in a thread of its own; tells what it got and how long that took."""
+    """Waits in its own thread, and records what it got and how long that took."""
 
     def __init__(self, log: Log, *, number: int = 0, tag: str | None = None) -> None:
         super().__init__(daemon=True)
@@ -156,7 +156,7 @@ def test_without_a_time_a_call_does_not_wait(tmp_path: Path) -> None:
     assert not log.wait(0, 0.0)
 
 
-def test_a_wait_returns_whether_the_message_is_there(tmp_path: Path, version: int) -> None:
+def test_a_wait_returns_whether_the_message_exists(tmp_path: Path, version: int) -> None:
     log = quick_log(tmp_path, version=version)
     log.append(b"zero")
 
@@ -227,7 +227,7 @@ def test_a_bell_whose_word_has_changed_does_not_let_a_thread_sleep() -> None:
     assert time.monotonic() - started < 100 * SLEEP_S_MAX / 2
 
 
-def test_a_sleep_is_no_longer_than_asked_for_and_no_longer_than_a_stretch() -> None:
+def test_a_sleep_is_no_longer_than_requested_and_no_longer_than_a_stretch() -> None:
     bell = Bell(mmap.mmap(-1, 4096), 24, SYSTEM_CLOCK, writable=True)
     started = time.monotonic()
 
@@ -263,7 +263,7 @@ def test_without_futexes_a_wait_for_a_log_works_too(tmp_path: Path, monkeypatch:
     assert waiter.took_s < SOON_S
 
 
-def test_a_machine_that_is_not_known_has_no_futex(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_machine_has_no_futex(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "pdp11")
 
     assert bell_module._futex.__wrapped__() is None
@@ -273,13 +273,13 @@ def test_a_machine_that_is_not_known_has_no_futex(monkeypatch: pytest.MonkeyPatc
 def test_a_wait_for_several_logs_is_woken_by_any(tmp_path: Path, version: int, grows: int) -> None:
     logs = [quick_log(tmp_path / str(number), version=version) for number in range(3)]
     ends = [(log, 0) for log in logs]
-    found: list[bool] = []
+    results: list[bool] = []
     started = time.monotonic()
 
     def wait() -> None:
         while not wait_for_any(ends, LONG_S):
             assert time.monotonic() - started < LONG_S
-        found.append(True)
+        results.append(True)
 
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
@@ -288,7 +288,7 @@ def test_a_wait_for_several_logs_is_woken_by_any(tmp_path: Path, version: int, g
     logs[grows].append(b"here")
 
     waiter.join(SOON_S)
-    assert found == [True]
+    assert results == [True]
 
 
 def test_a_wait_for_several_logs_ends_when_its_time_is_over(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_wait_for_several_logs_ends_when_its_time_is_over(tmp_path: Path) -> N
     assert wait_for_any([(log, 0) for log in logs], LONG_S)
 
 
-def test_more_logs_than_one_call_takes_are_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_logs_than_one_call_takes_are_checked_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bell_module, "FUTEX_WAIT_ANY_MAX", 1)
     clock = SimulatedClock()
     logs = [quick_log(tmp_path / str(number)) for number in range(2)]

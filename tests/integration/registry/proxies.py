@@ -15,7 +15,7 @@ PIECE: Final = 64 << 10
 class Proxy:
     """Listens on loopback until it is closed. `swallows_answers` and `swallows_requests` may be set at any time.
 
-    With `cut_rate` each piece of data that passes may be the last one of its connection, before or after it passed.
+    With `cut_rate` each piece of data may be the last one of its connection, before or after it passed.
     """
 
     def __init__(self, target: tuple[str, int], cut_rate: float = 0.0, seed: int = 0) -> None:

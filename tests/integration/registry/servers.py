@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -61,7 +61,7 @@ class RunningServer:
 
 @contextmanager
 def running_server(folder: Path, **settings: object) -> Iterator[RunningServer]:
-    """A server that stands alone, and serves."""
+    """A standalone server that serves."""
     address = Address(HOST, free_port(HOST))
     server = RunningServer(replace(ServerSettings(directory=str(folder), address=address), **settings))  # type: ignore[arg-type]
     server.start()
@@ -97,14 +97,20 @@ class Ensemble:
 
 
 @contextmanager
-def running_ensemble(folder: Path, count: int = 3, tls: TlsFiles | None = None) -> Iterator[Ensemble]:
-    """An ensemble whose servers all serve."""
-    members = [EnsembleMember(HOST, free_port(HOST), free_port(HOST)) for _ in range(count)]
+def running_ensemble(
+    folder: Path,
+    count: int = 3,
+    tls: TlsFiles | None = None,
+    host_of: Callable[[int], str] = lambda number: HOST,
+    place: Callable[[int], AbstractContextManager[None]] = lambda number: nullcontext(),
+) -> Iterator[Ensemble]:
+    """An ensemble whose servers all serve. They may have hosts of their own: server N is started within `place(N)`."""
+    members = [EnsembleMember(host_of(number), free_port(HOST), free_port(HOST)) for number in range(1, count + 1)]
     servers = [
         RunningServer(
             ServerSettings(
                 directory=str(folder / f"zk{number}"),
-                address=Address(HOST, free_port(HOST)),
+                address=Address(host_of(number), free_port(HOST)),
                 id=number,
                 members=members,
                 tls=tls,
@@ -112,8 +118,9 @@ def running_ensemble(folder: Path, count: int = 3, tls: TlsFiles | None = None) 
         )
         for number in range(1, count + 1)
     ]
-    for server in servers:
-        server.start()
+    for number, server in enumerate(servers, 1):
+        with place(number):
+            server.start()
     try:
         for server in servers:
             server.wait_until_serving()

@@ -1,4 +1,4 @@
-"""`warren zookeeper`: what it shows of servers, and the sentence for each way in which one cannot be run."""
+"""`warren zookeeper`: what it shows about servers, and the sentence for each way in which one cannot run."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def run(*arguments: object, **environment: str) -> Result:
 def test_the_status_of_servers_is_a_table(zookeeper: RunningServer) -> None:
     closed = f"{HOST}:{free_port(HOST)}"
 
-    done = run("--status", f"{zookeeper.address},{closed}")
+    result = run("--status", f"{zookeeper.address},{closed}")
 
-    assert done.exit_code == 1
-    assert re.search(rf"^{zookeeper.address} +standalone +3\.\d+\.\d+ +\d+ +\d+", done.stdout, re.MULTILINE)
-    assert re.search(rf"^{closed} +does not serve +– .*connection refused", done.stdout, re.MULTILINE)
+    assert result.exit_code == 1
+    assert re.search(rf"^{zookeeper.address} +standalone +3\.\d+\.\d+ +\d+ +\d+", result.stdout, re.MULTILINE)
+    assert re.search(rf"^{closed} +does not serve +– .*connection refused", result.stdout, re.MULTILINE)
 
 
 def test_the_status_of_servers_is_json_for_programs(zookeeper: RunningServer) -> None:
-    done = run("--status", zookeeper.address, "--json")
+    result = run("--status", zookeeper.address, "--json")
 
-    assert done.exit_code == 0
-    (status,) = json.loads(done.stdout)
+    assert result.exit_code == 0
+    (status,) = json.loads(result.stdout)
     assert (status["address"], status["serving"], status["mode"]) == (zookeeper.address, True, "standalone")
 
 
 def test_the_table_fits_a_terminal_of_80_columns(zookeeper: RunningServer) -> None:
-    done = run("--status", f"{zookeeper.address},{HOST}:1", COLUMNS="80")
+    result = run("--status", f"{zookeeper.address},{HOST}:1", COLUMNS="80")
 
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_table_fits_a_terminal_of_80_columns(zookeeper: RunningServer) -> No
         (["DIR", "--id", "4", "--servers", "a,b,c"], "the ensemble has the servers 1 to 3"),
         (["DIR", "--id", "1", "--servers", "a,b:1"], "'b:1' is not HOST or HOST:PEER_PORT:ELECTION_PORT"),
         (["DIR", "--id", "1", "--servers", "a,a"], "two servers have the same host and port"),
-        (["DIR", "--host", "0.0.0.0"], "give --secret-file, or pass --insecure"),
+        (["DIR", "--host", "0.0.0.0"], "pass --secret-file or --insecure"),
         (["DIR", "--tls-ca", "ca.pem"], "TLS needs three files"),
         (["DIR", "--secret-file", "none"], "none: No such file"),
         (["DIR", "--jars", "."], "has no zookeeper-*.jar"),
@@ -64,26 +64,26 @@ def test_bad_input_is_one_sentence_and_makes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    done = run(*arguments)
+    result = run(*arguments)
 
-    assert done.exit_code == 2
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_port_in_use_is_one_sentence(zookeeper: RunningServer, tmp_path: Path) -> None:
-    done = run(tmp_path / "zk", "--port", zookeeper.settings.address.port)
+    result = run(tmp_path / "zk", "--port", zookeeper.settings.address.port)
 
-    assert done.exit_code == 2
-    assert done.stderr == f"cannot listen on {zookeeper.address}: the port is in use\n"
+    assert result.exit_code == 2
+    assert result.stderr == f"cannot listen on {zookeeper.address}: the port is in use\n"
 
 
 def test_a_directory_that_another_process_uses_is_one_sentence(zookeeper: RunningServer) -> None:
-    done = run(zookeeper.settings.directory, "--port", 0)
+    result = run(zookeeper.settings.directory, "--port", 0)
 
-    assert done.exit_code == 2
-    assert re.search(r"cannot be used: process \d+ runs a server in it", done.stderr)
+    assert result.exit_code == 2
+    assert re.search(r"cannot be used: process \d+ runs a server in it", result.stderr)
 
 
 def test_a_directory_of_another_id_is_one_sentence(zookeeper: RunningServer, tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_a_directory_of_another_id_is_one_sentence(zookeeper: RunningServer, tmp
     (tmp_path / "data" / "myid").write_text("2\n")
     (tmp_path / "server.lock").touch()
 
-    done = run(tmp_path, "--port", 0, "--id", 1, "--servers", f"{HOST},localhost")
+    result = run(tmp_path, "--port", 0, "--id", 1, "--servers", f"{HOST},localhost")
 
-    assert done.exit_code == 2
-    assert "it belongs to server 2 of an ensemble; give --id 2" in done.stderr
+    assert result.exit_code == 2
+    assert "it belongs to server 2 of an ensemble; use --id 2" in result.stderr
 
 
 def test_no_java_is_one_sentence(zookeeper: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +103,11 @@ def test_no_java_is_one_sentence(zookeeper: RunningServer, tmp_path: Path, monke
 
     monkeypatch.setattr("warren.java.import_module", missing)
 
-    done = run(tmp_path / "zk", JAVA_HOME="", PATH="")
+    result = run(tmp_path / "zk", JAVA_HOME="", PATH="")
 
-    assert done.exit_code == 2
-    assert done.stderr.startswith("ZooKeeper needs Java 17 or newer, and there is none")
-    assert len(done.stderr.splitlines()) == 1
+    assert result.exit_code == 2
+    assert result.stderr.startswith("ZooKeeper needs Java 17 or newer, and found none")
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_missing_extra_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +119,9 @@ def test_a_missing_extra_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(connection, "find_spec", lambda name: None)
     without_kazoo = run(tmp_path / "zk", "--secret-file", secret)
 
-    for done, package in ((without_spark, "pyspark"), (without_kazoo, "kazoo")):
-        assert done.exit_code == 2
-        assert done.stderr == (
+    for result, package in ((without_spark, "pyspark"), (without_kazoo, "kazoo")):
+        assert result.exit_code == 2
+        assert result.stderr == (
             f"a cluster needs packages that are not installed ({package}): "
-            "`pip install 'warren[cluster]'` brings them\n"
+            "`pip install 'warren[cluster]'` installs them\n"
         )

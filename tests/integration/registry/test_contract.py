@@ -1,4 +1,4 @@
-"""The contract of a registry, kept by the one inside this process and by a real ZooKeeper."""
+"""The contract of a registry, implemented inside this process and by a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ import pytest
 from tests.integration.registry.conftest import Connect
 from tests.support.patience import WAIT_S, until
 from warren.errors import BadInput, RegistryClosed
-from warren.registry.limits import CHANGES_MAX, WRITE_SIZE_MAX
-from warren.registry.registry import DONE, Change, Check, Create, Delete, Reason, Registry, Set, refused
+from warren.registry.registry import (
+    CHANGES_MAX,
+    DONE,
+    WRITE_SIZE_MAX,
+    Change,
+    Check,
+    Create,
+    Delete,
+    Reason,
+    Registry,
+    Set,
+    refused,
+)
 
 
 def test_a_node_that_was_created_is_read_by_every_session(registry: Registry, connect: Connect, root: str) -> None:
@@ -69,7 +80,7 @@ def test_a_version_grows_with_each_set_and_a_created_node_is_another_one(registr
         ([Create("/c"), Create("/a"), Create("/none/x")], 1, Reason.EXISTS),
     ],
 )
-def test_a_refused_change_says_which_and_why_and_nothing_is_changed(
+def test_a_refused_change_is_named_with_its_reason_and_changes_nothing(
     registry: Registry, root: str, changes: Sequence[Change], change: int, reason: Reason
 ) -> None:
     registry.write([Create(f"{root}/a"), Create(f"{root}/a/b"), Create(f"{root}/mine", b"", True)])
@@ -84,7 +95,7 @@ def test_a_refused_change_says_which_and_why_and_nothing_is_changed(
     assert node.version == 0
 
 
-def test_a_later_change_sees_what_an_earlier_one_did(registry: Registry, root: str) -> None:
+def test_a_later_change_sees_the_effect_of_an_earlier_one(registry: Registry, root: str) -> None:
     path = f"{root}/a"
 
     outcome = registry.write(
@@ -98,7 +109,7 @@ def test_a_later_change_sees_what_an_earlier_one_did(registry: Registry, root: s
     assert (node.data, node.version) == (b"new", 0)
 
 
-def test_of_many_who_compare_and_set_at_once_one_succeeds(connect: Connect, registry: Registry, root: str) -> None:
+def test_one_of_many_simultaneous_compare_and_sets_succeeds(connect: Connect, registry: Registry, root: str) -> None:
     registries = [registry, connect(), connect()]
     outcomes: list[bool] = []
 
@@ -149,19 +160,19 @@ def test_a_watch_is_called_for_each_kind_of_change(connect: Connect, registry: R
 
 
 def test_a_callback_sees_the_change_and_may_use_the_registry(connect: Connect, registry: Registry, root: str) -> None:
-    seen: list[bytes] = []
+    values: list[bytes] = []
 
     def look() -> None:
         node = registry.read(root)
         assert node is not None
-        seen.append(node.data)
+        values.append(node.data)
         if node.data == b"1":
             registry.write([Set(root, b"2", node.version)])
 
     registry.watch(root, look)
     connect().write([Set(root, b"1")])
 
-    until(lambda: b"2" in seen)
+    until(lambda: b"2" in values)
 
 
 def test_an_ended_watch_is_not_called_any_more(registry: Registry, root: str) -> None:

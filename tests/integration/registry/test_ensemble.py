@@ -1,4 +1,4 @@
-"""Three servers: the leader is killed while a client writes, and then the majority is gone for a while."""
+"""Three servers: the leader is killed while a client writes, and then the majority is missing for a while."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_without_a_majority_calls_end_in_time_and_the_lease_runs_out(
         server.start()
     for server in stopped:
         server.wait_until_serving()
-    # Sessions do not run out while there is no leader to end them.
+    # Sessions do not end while there is no leader to end them.
     node = registry.read("/mine")
     assert node is not None
     assert node.owner == session == registry.session()

@@ -1,4 +1,4 @@
-"""Answers that never come: every call ends in time, the outcome is unknown, and a later read shows the truth."""
+"""Answers that never come: every call ends in time, the outcome is unknown, and a later read shows it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from tests.integration.registry.servers import RunningServer
 from tests.support.patience import WAIT_S, until
 from warren.errors import RegistryBusy, RegistryUnreached
 from warren.registry.connection import connect_registry
-from warren.registry.limits import CALLS_MAX
 from warren.registry.registry import UNKNOWN, Create, Delete, Registry, Set
 from warren.registry.server_files import TICK_MS
-from warren.registry.zookeeper import ZooKeeperRegistry
+from warren.registry.zookeeper import CALLS_MAX, ZooKeeperRegistry
 
 SESSION_S = 1.0
 SLACK_S = 1.0
@@ -74,9 +73,7 @@ def test_a_swallowed_request_is_unknown_and_is_never_sent_again(
     assert other.read("/swallowed-request") is None
 
 
-def test_when_answers_stop_the_lease_clock_says_lost_after_the_session_timeout(
-    proxy: Proxy, registry: ZooKeeperRegistry
-) -> None:
+def test_without_answers_the_lease_is_lost_after_the_session_timeout(proxy: Proxy, registry: ZooKeeperRegistry) -> None:
     assert registry.is_connected()
     assert registry.remaining_s() > SESSION_S / 2
     proxy.swallows_answers = True
@@ -92,7 +89,7 @@ def test_when_answers_stop_the_lease_clock_says_lost_after_the_session_timeout(
     until(registry.is_connected)
 
 
-def test_the_lease_is_as_long_as_the_server_allows_and_not_as_the_client_asked(zookeeper: RunningServer) -> None:
+def test_the_lease_is_as_long_as_the_server_allows_and_not_as_the_client_requested(zookeeper: RunningServer) -> None:
     registry = connect_registry(zookeeper.address, session_s=60.0)
 
     assert 5 < registry.remaining_s() <= 20 * TICK_MS / 1000
@@ -142,7 +139,7 @@ def test_watches_are_armed_and_called_again_after_a_lost_connection(
     proxy.swallows_answers = False
 
     until(lambda: len(calls) > before)
-    # The connection must be settled, so that the next call is due to the change and to nothing else.
+    # The connection must be idle, so that the next call is caused only by the change.
     until(registry.is_connected)
     before = len(calls)
     other.write([Delete("/watched")])
@@ -168,7 +165,7 @@ def test_a_new_session_after_an_expiry_has_another_number_and_no_ephemeral_nodes
 def test_a_counter_over_connections_that_are_cut_loses_and_doubles_nothing(
     zookeeper: RunningServer, other: Registry
 ) -> None:
-    """Each client compares and sets; if the outcome is unknown, its own mark in the node says what happened."""
+    """Each client compares and sets; if the outcome is unknown, its own mark in the node shows the result."""
     other.write([Create("/counter", b"0 start")])
     proxy = Proxy(zookeeper.settings.address, cut_rate=0.1, seed=1)
     counts = [0, 0, 0]
@@ -193,7 +190,7 @@ def test_a_counter_over_connections_that_are_cut_loses_and_doubles_nothing(
 
 
 def increment(registry: Registry, mark: str) -> int:
-    """Tries once to add 1. Returns by how much it did, known by the node's history of marks."""
+    """Tries once to add 1. Returns by how much it did, according to the node's history of marks."""
     node = registry.read("/counter")
     assert node is not None
     value, *marks = node.data.decode().split()

@@ -32,20 +32,20 @@ def random_change(random: Random, root: str) -> Change:
 
 
 def run_script(registries: list[Registry], seed: int, root: str) -> list[Any]:
-    """Two sessions write by turns. Returns every outcome and all that can be seen after it."""
+    """Two sessions write by turns. Returns every outcome and the visible state after it."""
     random = Random(seed)
-    seen: list[Any] = [registries[0].write([Create(root)])]
+    answers: list[Any] = [registries[0].write([Create(root)])]
     for step in range(STEPS):
         registry = random.choice(registries)
         changes = [random_change(random, root) for _ in range(random.choice((1, 1, 1, 2, 3, 4)))]
-        seen.append(registry.write(changes))
+        answers.append(registry.write(changes))
         if step % 10 == 9:
-            seen.append(picture(registries, root))
-    return [*seen, picture(registries, root)]
+            answers.append(picture(registries, root))
+    return [*answers, picture(registries, root)]
 
 
 def picture(registries: list[Registry], root: str) -> list[Any]:
-    """The tree as it is read: owners by their place among the sessions, and the order of creations by their rank."""
+    """Returns the tree as it is read: owners by their place among the sessions, and creations by their rank."""
     sessions = [0, *(registry.session() for registry in registries)]
     rows, paths = [], [root]
     while paths:

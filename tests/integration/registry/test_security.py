@@ -116,7 +116,7 @@ def test_a_client_without_the_secret_sees_and_changes_nothing(address: str, tls:
 
 
 def test_a_client_without_the_right_certificate_is_refused_in_one_sentence(address: str, strangers: TlsFiles) -> None:
-    with pytest.raises(RegistryUnreached, match="give the files of the cluster's TLS"):
+    with pytest.raises(RegistryUnreached, match="pass the files of the cluster's TLS"):
         connect_registry(address, secret=SECRET, tls=strangers, connect_s=1.0)
 
 
@@ -130,19 +130,19 @@ def test_a_client_that_trusts_the_server_but_is_not_trusted_is_refused(
 
 
 def test_a_client_without_tls_is_refused_with_a_hint(address: str) -> None:
-    with pytest.raises(RegistryUnreached, match="perhaps it wants TLS"):
+    with pytest.raises(RegistryUnreached, match="perhaps it requires TLS"):
         connect_registry(address, secret=SECRET, connect_s=1.0)
 
 
-def test_the_status_of_a_server_with_tls_is_shown_to_its_own_kind_only(address: str, tls: TlsFiles) -> None:
+def test_the_status_of_a_server_with_tls_is_shown_only_with_tls(address: str, tls: TlsFiles) -> None:
     files = ["--tls-ca", tls.authority, "--tls-certificate", tls.certificate, "--tls-key", tls.key]
     command = ["zookeeper", "--json", "--status", address]
 
-    shown = CliRunner().invoke(app, [*command, *files])
+    result = CliRunner().invoke(app, [*command, *files])
     refused = CliRunner().invoke(app, command)
 
-    assert shown.exit_code == 0
-    assert json.loads(shown.stdout)[0]["mode"] == "standalone"
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)[0]["mode"] == "standalone"
     assert refused.exit_code == 1
     assert not json.loads(refused.stdout)[0]["serving"]
 

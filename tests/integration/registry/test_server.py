@@ -1,4 +1,4 @@
-"""One server as a supervised child: it starts, is started again, stops when asked, and is never left behind."""
+"""One server as a supervised child: it starts, is restarted, stops on request, and is never left behind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # A process whose parent has not waited for it is dead, too.
+    # A process whose parent has not waited for it counts as dead, too.
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 

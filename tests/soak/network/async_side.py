@@ -1,4 +1,4 @@
-"""An event loop in a thread, for clients that want one, driven from a thread that has none."""
+"""An event loop in a thread, for clients that need one, driven from a thread that has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AsyncSide:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """What the coroutine gives; TimeoutError, and it is cancelled, where it takes too long."""
+        """Returns the result of the coroutine. Raises TimeoutError, and cancels it, if it takes too long."""
 
         async def limited() -> T:
             async with asyncio.timeout(timeout_s):
@@ -28,7 +28,7 @@ class AsyncSide:
         return asyncio.run_coroutine_threadsafe(limited(), self._loop).result(timeout_s * 2)
 
     def begun(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """The same for what comes first: where it fails, the loop is closed."""
+        """The same for the first call: if it fails, the loop is closed."""
         try:
             return self.run(work, timeout_s)
         except BaseException:

@@ -1,4 +1,4 @@
-"""Consumers of the long run, of Kafka's clients: each writes down what it got, and what it knows was committed."""
+"""Consumers of the long run, of Kafka's clients: each records what it got, and which commits it knows of."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KINDS: Final = confluent_kafka.AcknowledgeType
 
 
 class Noting:
-    """What all of them do with what they got."""
+    """The common part of the consumers: what they do with their messages."""
 
     def __init__(self, place: Place, group: str) -> None:
         self._place, self.group = place, group
         self.seen: set[tuple[int, int]] = set()
 
     def _got(self, since_ns: int, rows: Sequence[Row]) -> dict[int, int]:
-        """Write it down; from where on the group goes on if that is to be committed."""
+        """Records the messages. Returns the positions from which the group continues if they are committed."""
         if not rows:
             return {}
         self._place.history.note("read", group=self.group, since_ns=since_ns, messages=rows)
@@ -79,7 +79,7 @@ class OfConfluent(Noting):
 
 
 class SharingOfConfluent:
-    """A member of a share group of confluent-kafka: accepts most of what it takes, and gives some back."""
+    """A member of a share group of confluent-kafka: accepts most messages, and gives some back."""
 
     def __init__(self, place: Place, group: str) -> None:
         self._place, self.group = place, group

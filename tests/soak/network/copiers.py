@@ -1,4 +1,4 @@
-"""Copiers of the long run: what they read from one topic they put to another, both in one transaction, once."""
+"""Copiers of the long run: they put what they read from one topic to another, both in one transaction, once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ COPIES: Final = (KAFKA, STREAM, QUEUE)
 
 
 def copy_of(topic: str, group: str) -> str:
-    """The topic that the members of a group copy to."""
+    """Returns the topic that the members of a group copy to."""
     return f"{topic}-{group}"
 
 
 class OfConfluent:
-    """Reads by a group and puts by a transactional producer of confluent-kafka; both are new where one failed."""
+    """Reads with a group and puts with a transactional producer of confluent-kafka; both are new after a failure."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._copy = place, copy_of(place.topic, KAFKA)
@@ -78,7 +78,7 @@ class OfConfluent:
 
 
 class OfWarren:
-    """Reads by a group of either mode and puts by a transaction of `warren.connect`."""
+    """Reads with a group of either mode and puts with a transaction of `warren.connect`."""
 
     def __init__(self, place: Place, group: str, timeout_s: float) -> None:
         self._place, self._copy = place, copy_of(place.topic, group)
@@ -99,7 +99,7 @@ class OfWarren:
             messages = self._group.take(COPIED_MAX, wait=WAIT_S)
         else:
             if self._is_behind:
-                # What became of the last ones the positions of the group tell.
+                # The positions of the group show the fate of the last ones.
                 self._group.rewind()
             self._is_behind = True
             messages = self._group.read(COPIED_MAX, wait=WAIT_S)

@@ -1,4 +1,4 @@
-"""Who takes part in the long run: clients of all kinds, each a process, started anew where an outage ended one."""
+"""The participants of the long run: clients of all kinds, each a process, restarted if an outage ended one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUTAGES: Final = (
     kafka.errors.KafkaError,
     aiokafka.errors.KafkaError,
 )
-"""What a client may say when its broker is killed or its connection is cut."""
+"""Errors that a client may report when its broker is killed or its connection is cut."""
 CLASSIC: Final = "kafka"
 NEWER: Final = "kafka-next"
 SHARE: Final = "kafka-share"
@@ -50,12 +50,13 @@ CALL_S: Final = 60.0
 FAULT: Final = ".fault"
 STEP_S_MAX: Final = 75.0
 KAFKA_STEP_S_MAX: Final = 40.0
-"""A client that does not come back in that time is killed, as if it had crashed, and the next one goes on: librdkafka's
-`send_offsets_to_transaction` and the end of its producers wait for ever, now and then, where a broker was restarted."""
+"""A client that does not return in that time is killed, as if it had crashed, and the next one continues: librdkafka's
+`send_offsets_to_transaction` and the end of its producers sometimes wait without an end after a restart of a broker.
+"""
 
 
 class OfWarren:
-    """A client of `warren.connect`: what the embedded run does, over the network."""
+    """A client of `warren.connect`: the work of the embedded run, over the network."""
 
     def __init__(self, place: Place, kind: str) -> None:
         store: Any = warren.connect(place.address, timeout=CALL_S, **OF_WARREN)
@@ -108,7 +109,7 @@ MAKERS: Final = {**PRODUCERS, **CONSUMERS}
 
 
 class Job(NamedTuple):
-    """What a client is to do, and where it writes down what it did."""
+    """The work of a client, and the place of its record."""
 
     name: str
     address: str
@@ -127,9 +128,9 @@ class Job(NamedTuple):
 
 
 def work(job: Job, generation: int, is_over: Event) -> None:
-    """Work until it is over. Where too much fails, the next of its kind goes on, under another name."""
+    """Works until the end. If too much fails, the next of its kind continues, under another name."""
     for name in ("aiokafka", "kafka", "asyncio"):
-        # They tell of each connection that is lost; here that is what they are there for.
+        # They report each lost connection, which is expected here.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         life = 0
@@ -180,12 +181,12 @@ def _watch(job: Job) -> None:
 
 
 class Worker:
-    """A client in a process, and the next one where it crashed: of that `crashes` tells."""
+    """A client in a process, and the next one if it crashed: `crashes` counts that."""
 
     def __init__(self, job: Job) -> None:
         self.name, self.crashes = job.name, 0
         self._job, self._context = job, multiprocessing.get_context("forkserver")
-        # One process imports every client, and the others are made of it.
+        # One process imports every client, and the others are forked from it.
         self._context.set_forkserver_preload([__name__])
         self._is_over = self._context.Event()
         self._thread = threading.Thread(target=self._run, name=job.name, daemon=True)
@@ -202,10 +203,10 @@ class Worker:
                 self.crashes += 1
 
     def end(self) -> None:
-        """Let it finish what it has begun; `join` waits for it."""
+        """Lets it finish its current work; `join` waits for it."""
         self._is_over.set()
 
     def join(self, deadline_s: float) -> bool:
-        """Whether it has ended by then."""
+        """Returns whether it has ended by then."""
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return not self._thread.is_alive()

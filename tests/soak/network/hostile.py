@@ -1,4 +1,4 @@
-"""A client that means harm beside the long run, and a witness of how long the broker keeps others waiting."""
+"""A malicious client next to the long run, and a witness of how long the broker keeps others waiting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.primitives import INT32
 
 HOSTILE_ADDRESS: Final = "127.0.0.2"
-"""From where it attacks: limits for an address are not to fall on the others."""
+"""The source address of the attacks, so that limits for an address do not affect others."""
 MANY: Final = 10_000
 PARTIAL_FRAME: Final = 90 << 20
 PARTIAL_SENT: Final = 8 << 20
@@ -31,15 +31,15 @@ PARTIAL_COUNT: Final = 8
 STRANGERS: Final = 200
 HELD_S: Final = 3.0
 PERIOD_S: Final = 0.01
-"""How often the witness asks."""
+"""How often the witness sends a request."""
 SAMPLE: Final = struct.Struct("<qq")
-"""When the witness asked, on the steady clock, and how long it waited, both in nanoseconds."""
+"""The time of a request of the witness, on the steady clock, and how long it waited, both in nanoseconds."""
 WAIT_GROWTH_S_MAX: Final = 0.1
 SAMPLES_MIN: Final = 200
 
 
 class Hostile:
-    """Attacks as a user with few rights and as a stranger, over and over, in a process of its own while it `is_on`."""
+    """Attacks as a user with few rights and as a stranger, repeatedly, in its own process while it `is_on`."""
 
     def __init__(self, port: int, http_port: int, seed: int) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -49,7 +49,7 @@ class Hostile:
         self._process.start()
 
     def turn(self, *, is_on: bool) -> None:
-        """Begin to attack, or pause after the attack that is under way."""
+        """Begins to attack, or pauses after the running attack."""
         if is_on:
             self._is_on.set()
         else:
@@ -63,7 +63,7 @@ class Hostile:
 
 
 def attack(port: int, http_port: int, seed: int, is_on: Event, is_over: Event) -> None:
-    """In the process of the attacker: one attack after the other until it is over."""
+    """In the process of the attacker: one attack after the other until the end."""
     draw = random.Random(seed)
     fuzzers = [Attacker(port, draw, login, source=HOSTILE_ADDRESS) for login in (MALLORY, None)]
     heavy = Heavy(port, http_port, draw)
@@ -75,7 +75,7 @@ def attack(port: int, http_port: int, seed: int, is_on: Event, is_over: Event) -
 
 
 class Heavy:
-    """Requests that are as large as they may be, and connections that take places and memory and give nothing."""
+    """Requests of the largest size, and connections that take places and memory."""
 
     def __init__(self, port: int, http_port: int, draw: random.Random) -> None:
         self._port, self._http_port, self._draw = port, http_port, draw
@@ -108,7 +108,7 @@ class Heavy:
         wire.close()
 
     def largest_request(self) -> None:
-        """The largest request of the next API key. Mallory has no right to most of what it names."""
+        """The largest request of the next API key. Mallory has no right to most of its names."""
         asked = next(self._largest, None)
         if asked is None:
             self._largest = largest.requests(MANY)
@@ -118,7 +118,7 @@ class Heavy:
         wire.close()
 
     def partial_frames(self) -> None:
-        """Large frames that are begun and not ended."""
+        """Large frames that are begun and not completed."""
         wires = [self._wire() for _ in range(PARTIAL_COUNT)]
         for wire in wires:
             wire.send_for(INT32.pack(PARTIAL_FRAME) + bytes(PARTIAL_SENT), HELD_S / PARTIAL_COUNT)
@@ -127,7 +127,7 @@ class Heavy:
             wire.close()
 
     def strangers(self) -> None:
-        """Connections that say nothing."""
+        """Connections that send nothing."""
         wires = [self._wire(None) for _ in range(STRANGERS)]
         time.sleep(HELD_S)
         for wire in wires:
@@ -147,7 +147,7 @@ class Heavy:
 
 
 def large_values() -> Iterable[tuple[ApiKey, int, dict[str, Any]]]:
-    """Requests with as many entries as are taken, most of them for what mallory may see."""
+    """Requests with as many entries as are accepted, most of them for topics that mallory may see."""
     names = [f"{TOPICS[0]}-{number}" for number in range(MANY)]
     parts = range(MANY)
     yield ApiKey.METADATA, 9, {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
@@ -194,7 +194,7 @@ class Waits(NamedTuple):
 
 
 class Witness:
-    """Asks the broker for its versions every PERIOD_S in a process of its own, and writes down how long that took."""
+    """Requests the broker's versions every PERIOD_S in its own process, and records how long that took."""
 
     def __init__(self, port: int, path: Path) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -222,7 +222,7 @@ class Witness:
 
 
 def witness(port: int, path: str, is_over: Event) -> None:
-    """In the process of the witness. A broker that is killed ends a connection: that is not a wait."""
+    """In the process of the witness. A killed broker ends a connection: that is not a wait."""
     api = APIS[ApiKey.API_VERSIONS]
     body = encode_request(ApiKey.API_VERSIONS, 0, {})
     with open(path, "ab", buffering=0) as file:
@@ -240,7 +240,7 @@ def witness(port: int, path: str, is_over: Event) -> None:
 
 
 def judged_waits(calm: Waits | None, attacked: Waits | None) -> list[str]:
-    """What is wrong with the waits: one of a hundred is WAIT_GROWTH_S_MAX longer while the broker is attacked."""
+    """Returns the fault of the waits, if one of a hundred is WAIT_GROWTH_S_MAX longer while the broker is attacked."""
     if calm is None or attacked is None or min(calm.answers, attacked.answers) < SAMPLES_MIN:
         return []
     if attacked.p99_s - calm.p99_s <= WAIT_GROWTH_S_MAX:

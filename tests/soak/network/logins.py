@@ -1,4 +1,4 @@
-"""Who takes part in the long run: the clients that work, which may do everything, and one that means harm."""
+"""The users of the long run: the working clients, which may do everything, and a malicious one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers of the long run, of every client: each writes down what it is about to put, and what it knows was put."""
+"""Producers of the long run, of every client: each records what it is about to put, and what it knows was put."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_FLIGHT_MAX: Final = 300
 
 
 class Place(NamedTuple):
-    """Where a worker of the run works, who it is, and where it writes down what it does."""
+    """The place of a worker of the run, its name, and its record."""
 
     address: str
     topic: str
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 class Role(Protocol):
-    """A client that repeats a step; a step that an outage breaks raises an exception."""
+    """A client that repeats a step; a step that an outage interrupts raises an exception."""
 
     def step(self) -> None: ...
 
@@ -38,13 +38,13 @@ class Role(Protocol):
 
 
 class Numbered:
-    """Ids of messages, `who/kind/number`, of which none is given out twice."""
+    """Ids of messages, `who/kind/number`, each of which is used once."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._count = place, 0
 
     def ids(self, kind: str, most: int) -> list[str]:
-        """Some more ids, which are about to be put."""
+        """Returns some more ids, which are about to be put."""
         first = self._count
         self._count += self._place.draw.randint(1, most)
         return [f"{self._place.who}/{kind}/{number}" for number in range(first, self._count)]
@@ -81,7 +81,7 @@ class OfConfluent:
 
 
 class TransactionalOfConfluent:
-    """A transactional producer of confluent-kafka; where a commit fails, the next of its name takes its place."""
+    """A transactional producer of confluent-kafka; if a commit fails, the next of its name replaces it."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._numbered = place, Numbered(place)
@@ -99,7 +99,7 @@ class TransactionalOfConfluent:
         try:
             self._transact(ids, is_kept)
         except (confluent_kafka.KafkaException, BufferError):
-            # Whether it was committed is seen in the end: all of it is there, or nothing.
+            # Whether it was committed shows in the end: all of it exists, or nothing.
             self._producer = None
             raise
         self._place.history.note("put" if is_kept else "cancelled", ids=ids)

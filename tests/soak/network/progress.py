@@ -1,4 +1,4 @@
-"""What groups have got so far, read from the histories of their members while these are still written."""
+"""The progress of groups, read from the histories of their members while these are still written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Progress:
-    """By group the places of messages that were handed out; who asks reads on from where it was."""
+    """By group, the places of messages that were handed out; each caller continues to read where it was."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -16,7 +16,7 @@ class Progress:
         self.seen: dict[str, set[tuple[int, int]]] = defaultdict(set)
 
     def count(self, group: str) -> int:
-        """How many messages the group has got."""
+        """Returns how many messages the group has got."""
         self._look()
         return len(self.seen[group])
 

@@ -1,4 +1,4 @@
-"""A proxy between clients and broker that forwards bytes, and at its whim cuts in mid-frame, dawdles or goes silent."""
+"""A proxy between clients and broker that forwards bytes, and at random cuts within a frame, delays or goes silent."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ START_S_MAX: Final = 10.0
 
 
 class Proxy:
-    """Listens on loopback from when it is made until it is closed; runs in a thread of its own.
+    """Listens on loopback from its creation until it is closed; runs in its own thread.
 
-    Each connection has a mood, drawn from the seed: to be cut after some bytes, whatever frame they are in, to pass
-    everything on late, or to fall silent and then be cut. While it `is_calm`, new connections are plain.
+    Each connection has a mood, drawn from the seed: to be cut after some bytes, in any frame, to pass everything on
+    late, or to fall silent and then be cut. While it `is_calm`, new connections are plain.
     """
 
     def __init__(self, target_port: int, seed: int) -> None:
@@ -63,7 +63,7 @@ class Proxy:
             writer.transport.abort()
             return
         self.counts[mood] += 1
-        # Both directions together: what is cut after so many bytes may be a request or an answer.
+        # Both directions together: the bytes at the cut may be a request or an answer.
         left = [self._random.randint(*CUT_AFTER)]
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -92,7 +92,7 @@ class Proxy:
         raise EOFError
 
     def close(self) -> None:
-        """Cut every connection, and listen no more."""
+        """Cuts every connection, and stops listening."""
         with suppress(RuntimeError):
             assert self._stopping is not None
             self._loop.call_soon_threadsafe(self._stopping.set)

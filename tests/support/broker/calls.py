@@ -1,4 +1,4 @@
-"""A client that sends what a test says, request by request, and gives back what it is answered."""
+"""A client that sends the requests of a test one by one, and returns the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Caller:
         self._count = 0
 
     def call(self, key: ApiKey | NativeKey, version: int, values: Values | WireStruct) -> Fields:
-        """The answer to a request."""
+        """Returns the answer to a request."""
         self._count += 1
         is_flexible = served(key, version).is_flexible(version)
         body = memoryview(encode_request(key, version, values))
@@ -40,7 +40,7 @@ class Caller:
         return decode_response(key, version, answer[INT32.size + is_flexible :])
 
     def shut_down(self) -> None:
-        """End the connection, also for a thread that waits for an answer."""
+        """Ends the connection, also for a thread that waits for an answer."""
         self._socket.shutdown(socket.SHUT_RDWR)
 
     def _receive(self, size: int) -> bytes:
@@ -52,13 +52,13 @@ class Caller:
         return received
 
     def login(self, user: str, password: str) -> int:
-        """Log in with PLAIN; the error."""
+        """Logs in with PLAIN. Returns the error."""
         self.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         token = f"\0{user}\0{password}".encode()
-        found: int = self.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": token}).error_code
-        return found
+        error: int = self.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": token}).error_code
+        return error
 
-    # --- What producers ask for ---
+    # --- Requests of producers ---
 
     def produce(
         self, topic: str, batch: bytes, *, partition: int = 0, transactional_id: str | None = None, version: int = 9
@@ -72,12 +72,12 @@ class Caller:
 
     def init(self, transactional_id: str | None = None, *, version: int = 4, **values: Any) -> tuple[int, int, int]:
         """The error, the producer's id and its epoch."""
-        asked = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000, **values}
-        answer = self.call(ApiKey.INIT_PRODUCER_ID, version, asked)
+        fields = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000, **values}
+        answer = self.call(ApiKey.INIT_PRODUCER_ID, version, fields)
         return answer.error_code, answer.producer_id, answer.producer_epoch
 
     def add(self, who: tuple[str, int, int], topic: str, *partitions: int, version: int = 3) -> list[int]:
-        """The error of each partition that is to take part in a transaction."""
+        """Returns the error of each partition that is added to a transaction."""
         names = ("transactional_id", "producer_id", "producer_epoch")
         values = {f"v3_and_below_{name}": value for name, value in zip(names, who, strict=True)}
         topics = [{"name": topic, "partitions": partitions}]
@@ -85,28 +85,28 @@ class Caller:
         return [part.partition_error_code for part in answer.results_by_topic_v3_and_below[0].results_by_partition]
 
     def add_group(self, who: tuple[str, int, int], group: str) -> int:
-        """The error where a group is to take part in a transaction."""
+        """Returns the error of adding a group to a transaction."""
         transactional_id, producer_id, epoch = who
         values = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
-        found: int = self.call(ApiKey.ADD_OFFSETS_TO_TXN, 3, values | {"group_id": group}).error_code
-        return found
+        error: int = self.call(ApiKey.ADD_OFFSETS_TO_TXN, 3, values | {"group_id": group}).error_code
+        return error
 
     def commit_position(self, who: tuple[str, int, int], group: str, topic: str, number: int) -> int:
-        """The error where a group is to go on from a number once the transaction is committed."""
+        """Returns the error of adding a position that the group gets when the transaction is committed."""
         transactional_id, producer_id, epoch = who
         part = {"partition_index": 0, "committed_offset": number, "committed_leader_epoch": 0}
         values = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
         topics = [{"name": topic, "partitions": [part | {"committed_metadata": "a note"}]}]
         answer = self.call(ApiKey.TXN_OFFSET_COMMIT, 3, values | {"group_id": group, "topics": topics})
-        found: int = answer.topics[0].partitions[0].error_code
-        return found
+        error: int = answer.topics[0].partitions[0].error_code
+        return error
 
     def end(self, who: tuple[str, int, int], *, committed: bool, version: int = 3) -> int:
-        """The error of committing or aborting a transaction."""
+        """Returns the error of committing or aborting a transaction."""
         transactional_id, producer_id, epoch = who
         values = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
-        found: int = self.call(ApiKey.END_TXN, version, values | {"committed": committed}).error_code
-        return found
+        error: int = self.call(ApiKey.END_TXN, version, values | {"committed": committed}).error_code
+        return error
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +118,7 @@ class Caller:
 
 
 def numbered_batch(producer: tuple[int, int], sequence: int, *values: bytes, is_transactional: bool = False) -> bytes:
-    """A batch of a producer, given as its id and epoch."""
+    """Returns a batch of a producer with this id and epoch."""
     return batch_of(
         [(None, value, []) for value in values],
         is_transactional=is_transactional,
@@ -126,3 +126,16 @@ def numbered_batch(producer: tuple[int, int], sequence: int, *values: bytes, is_
         producer_epoch=producer[1],
         base_sequence=sequence,
     )
+
+
+def batch(*bodies: bytes) -> bytes:
+    return batch_of([(None, body, []) for body in bodies])
+
+
+def fetched(caller: Caller, topic: str) -> int:
+    """The error of a fetch from the start."""
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    values = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}
+    answer = caller.call(ApiKey.FETCH, 11, values | {"topics": [{"topic": topic, "partitions": [part]}]})
+    code: int = answer.responses[0].partitions[0].error_code
+    return code

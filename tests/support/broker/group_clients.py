@@ -45,47 +45,47 @@ def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:
 
 
 def produce(broker: RunningBroker, topic: str, numbers: Iterable[int]) -> None:
-    """Put each number as a message of its own, over all partitions in turn."""
-    kept = broker.broker.store.topic(topic)
+    """Puts each number as its own message, over all partitions in turn."""
+    stored = broker.broker.store.topic(topic)
     for number in numbers:
-        kept.put(b"%d" % number)
+        stored.put(b"%d" % number)
 
 
 def consumed(members: list[Any], count: int, before: Iterable[Any] = ()) -> list[Any]:
-    """`count` messages that are not in `before`, of whichever member."""
-    known = {message.value() for message in before}
-    found: dict[bytes, Any] = {}
+    """Returns `count` messages that are not in `before`, of any member."""
+    earlier = {message.value() for message in before}
+    by_value: dict[bytes, Any] = {}
     deadline = monotonic() + PATIENCE_S
-    while len(found) < count and monotonic() < deadline:
+    while len(by_value) < count and monotonic() < deadline:
         for message in polled(members):
-            if message.value() not in known:
-                found[message.value()] = message
-    return list(found.values())
+            if message.value() not in earlier:
+                by_value[message.value()] = message
+    return list(by_value.values())
 
 
 def until(is_so: Callable[[], bool], members: list[Any]) -> list[Any]:
-    """Poll until `is_so`; the messages that came meanwhile."""
-    found: list[Any] = []
+    """Polls until `is_so`. Returns the messages that came in between."""
+    messages: list[Any] = []
     deadline = monotonic() + PATIENCE_S
     while not is_so():
         assert monotonic() < deadline, "it did not come to that"
-        found += polled(members)
-    return found
+        messages += polled(members)
+    return messages
 
 
 def polled(members: list[Any]) -> list[Any]:
-    """What each member has now, if anything."""
-    found = []
+    """Returns the messages that each member has now, if any."""
+    messages = []
     for each in members:
         message = each.poll(POLL_S)
         if message is not None:
             assert message.error() is None, message.error()
-            found.append(message)
-    return found
+            messages.append(message)
+    return messages
 
 
 class OfKafkaPython:
-    """A member of kafka-python as the others are polled."""
+    """A member of kafka-python that is polled like the others."""
 
     def __init__(self, broker: RunningBroker) -> None:
         from kafka import KafkaConsumer
@@ -143,8 +143,8 @@ class OfAiokafka:
         return made
 
     def poll(self, timeout_s: float) -> list[bytes]:
-        found = self._run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
-        return [each.value for each in chain(*found.values())]
+        batches = self._run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+        return [each.value for each in chain(*batches.values())]
 
     def owned(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
@@ -157,7 +157,7 @@ class OfAiokafka:
 
 
 class OfConfluent:
-    """A member of confluent-kafka as the others are polled."""
+    """A member of confluent-kafka that is polled like the others."""
 
     def __init__(self, broker: RunningBroker) -> None:
         self._consumer = consumer(broker, **QUICK, **{"partition.assignment.strategy": "range"})
@@ -174,7 +174,7 @@ class OfConfluent:
 
 
 class Wire:
-    """Requests word for word, for what no client of others would say."""
+    """Requests as bytes, which no other client would send."""
 
     def __init__(self, broker: RunningBroker) -> None:
         host, port = broker.broker.advertised

@@ -1,4 +1,4 @@
-"""A broker with its side port in a thread of the test's own process, and a client of HTTP for it."""
+"""A broker with its side port in a thread of the test's own process, and an HTTP client for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from warren.broker.broker import Broker
 from warren.broker.settings import BrokerLimits, BrokerSettings
-from warren.gateway.server import side_port
+from warren.gateway.server import SidePort
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -24,7 +24,7 @@ LOOK_S = 0.005
 
 
 class Answered(NamedTuple):
-    """What came back."""
+    """The answer of a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,16 +36,17 @@ class Answered(NamedTuple):
 
     @property
     def problem(self) -> tuple[int, str]:
-        """Status and code of a problem document, which is one in every respect."""
+        """Returns status and code of a problem document, and checks its form."""
         document = self.document
         assert self.headers["Content-Type"] == PROBLEM
-        assert set(document) - {"partition", "number"} == {"type", "title", "status", "detail", "code", "retryable"}
+        fields = set(document) - {"partition", "number", "epoch", "master"}
+        assert fields == {"type", "title", "status", "detail", "code", "retryable"}
         assert document["status"] == self.status
         return self.status, document["code"]
 
 
 class Http:
-    """Asks the side port of a running broker, each time over a connection of its own."""
+    """Sends requests to the side port of a running broker, each over its own connection."""
 
     def __init__(self, running: RunningBroker, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.running, self.port, self._tls = running, port, tls
@@ -65,7 +66,7 @@ class Http:
         return http.client.HTTPConnection(HOST, self.port, timeout=PATIENCE_S)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
-        """The answer; a body that is no bytes is sent as JSON."""
+        """Returns the answer; a body that is not bytes is sent as JSON."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None and "Content-Type" not in sent:
             sent["Content-Type"] = JSON
@@ -81,13 +82,13 @@ class Http:
             connection.close()
 
     def get(self, path: str) -> Any:
-        """The document at a path, which is there."""
+        """Returns the document at a path, which must exist."""
         answered = self.ask("GET", path)
         assert answered.status == 200, answered
         return answered.document
 
     def put(self, topic: str, *bodies: str, **more: Any) -> Any:
-        """What a put of these bodies gives."""
+        """Returns the result of a put of these bodies."""
         messages = [{"body": body} for body in bodies]
         answered = self.ask("POST", f"/v1/topics/{topic}/messages", {"messages": messages, **more})
         assert answered.status == 201, answered
@@ -116,7 +117,7 @@ def running_http(
 ) -> Iterator[Http]:
     """A broker of the store at `path` that also serves HTTP."""
     ports: queue.Queue[int] = queue.Queue()
-    side_server = side_port(HOST, 0, tls, is_local=is_local, on_listening=lambda host, port: ports.put(port))
+    side_server = SidePort(HOST, 0, tls, is_local=is_local, on_listening=lambda host, port: ports.put(port))
     with running_broker(
         path, durability=durability, settings=settings, limits=limits, tls=tls, side_server=side_server
     ) as running:

@@ -1,4 +1,4 @@
-"""kafka-python now and then leaves a socket to the garbage collector when it is closed, and warns of it then."""
+"""kafka-python sometimes leaves a socket to the garbage collector when it is closed, which then warns about it."""
 
 from __future__ import annotations
 

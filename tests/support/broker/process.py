@@ -1,4 +1,4 @@
-"""A broker as a process of its own: `warren serve`, its log as JSON lines, and the signals that end it."""
+"""A broker in its own process: `warren serve`, its log as JSON lines, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def warren_command(*arguments: str) -> list[str]:
 
 
 def run_warren(
-    *arguments: str, folder: Path, given: str | None = None, **variables: str
+    *arguments: str, folder: Path, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """What the command says, and how it ends."""
+    """Returns the output of the command, and its exit code."""
     return subprocess.run(
         warren_command(*arguments),
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(SOURCE)} | variables,
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -48,7 +48,7 @@ class ServedStore:
         self.address = json.loads(line)["message"].rpartition(" ")[2]
 
     def end(self, how: signal.Signals) -> int:
-        """Send the signal; how the process ended."""
+        """Sends the signal. Returns how the process ended."""
         self.process.send_signal(how)
         return self.process.wait(PATIENCE_S)
 
@@ -60,7 +60,7 @@ class ServedStore:
 
 @contextmanager
 def served_store(path: Path, *flags: str, port: int = 0) -> Iterator[ServedStore]:
-    """`warren serve` on loopback, killed at the end if it is still there."""
+    """Runs `warren serve` on loopback, and kills it at the end if it still runs."""
     command = warren_command("serve", str(path), "--port", str(port), "--log-format", "json", *flags)
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(command, cwd=path.parent, env=environment, stderr=subprocess.PIPE, text=True) as process:

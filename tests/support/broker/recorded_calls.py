@@ -8,7 +8,7 @@ import pytest
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[Any]:
-    """What the calls of `owner.name` return from now on, in order."""
+    """Returns the results of the calls of `owner.name` from now on, in order."""
     results: list[Any] = []
     function = getattr(owner, name)
 

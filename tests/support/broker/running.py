@@ -12,7 +12,7 @@ from pathlib import Path
 
 import warren
 from warren.broker.broker import Broker
-from warren.broker.server import SideServer, no_side_server, serve
+from warren.broker.server import NO_SIDE_SERVER, SideServer, serve
 from warren.broker.settings import BrokerLimits, BrokerSettings
 
 HOST = "127.0.0.1"
@@ -20,7 +20,7 @@ PATIENCE_S = 30.0
 
 
 class RunningBroker:
-    """Where it listens, and the objects behind it."""
+    """Its address, and its objects."""
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         self.broker, self.loop = broker, loop
@@ -40,7 +40,7 @@ def running_broker(
     settings: BrokerSettings | None = None,
     limits: BrokerLimits | None = None,
     tls: ssl.SSLContext | None = None,
-    side_server: SideServer = no_side_server,
+    side_server: SideServer = NO_SIDE_SERVER,
 ) -> Iterator[RunningBroker]:
     """A broker of the store at `path`, stopped at the end as a SIGTERM stops it."""
     started: queue.Queue[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event] | None] = queue.Queue()
@@ -63,11 +63,11 @@ def running_broker(
     with ThreadPoolExecutor(1, "broker") as pool:
         serving = pool.submit(asyncio.run, main())
         serving.add_done_callback(lambda _: started.put(None))
-        found = started.get(timeout=PATIENCE_S)
-        if found is None:
+        start = started.get(timeout=PATIENCE_S)
+        if start is None:
             serving.result()
-            raise AssertionError("the broker ended at once")
-        broker, loop, stopping = found
+            raise AssertionError("the broker ended before it served")
+        broker, loop, stopping = start
         try:
             yield RunningBroker(broker, loop)
         finally:

@@ -1,8 +1,9 @@
-"""A broker that asks for rights, its users, and what they are allowed, as tests of rights need them."""
+"""A broker that checks rights, its users, and their rights, for tests of rights."""
 
 from __future__ import annotations
 
 import asyncio
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,14 +23,17 @@ from warren.broker.security.rights import CLUSTER_NAME, Operation, Pattern, Perm
 from warren.broker.settings import BrokerSettings
 from warren.protocol.headers import Request
 from warren.protocol.native_schemas import NativeKey
+from warren.protocol.wire_struct import WireStruct, fields_of
 
 PASSWORD = "the password"
 USER = "ann"
+DENIED = {29, 30, 31, 53}
+"""Kafka's error codes for a missing right."""
 T = TypeVar("T")
 
 
 class Thing(NamedTuple):
-    """An operation on a thing."""
+    """An operation on a resource."""
 
     operation: Operation
     kind: ResourceKind
@@ -49,7 +53,7 @@ ALL = [
 
 
 class Tenants:
-    """One broker, root who may do everything, and ann, who may do what a test says."""
+    """One broker, root who may do everything, and ann, who has the rights that a test gives."""
 
     def __init__(self, http: Http) -> None:
         self.http = http
@@ -68,20 +72,20 @@ class Tenants:
         return made
 
     def fresh(self, prefix: str) -> str:
-        """A name that was not used before."""
+        """Returns a name that was not used before."""
         return f"{prefix}{next(self._counter)}"
 
-    def allow(self, things: Iterable[Thing]) -> None:
-        """From now on ann may do these things, and nothing else."""
+    def allow(self, needs: Iterable[Thing]) -> None:
+        """From now on ann may do these operations, and nothing else."""
         rights = self.broker.rights
         assert rights is not None
         rights.file.remove(lambda right: True)
-        rights.file.add([thing.right() for thing in things])
+        rights.file.add([need.right() for need in needs])
         refreshed = rights.refresh(self.broker.in_thread)
         asyncio.run_coroutine_threadsafe(refreshed, self.http.running.loop).result(PATIENCE_S)
 
     def on_loop(self, work: Callable[[], T]) -> T:
-        """What `work` gives on the broker's own thread."""
+        """Returns the result of `work` on the broker's own thread."""
 
         async def run() -> T:
             return work()
@@ -90,21 +94,21 @@ class Tenants:
 
     @property
     def peer(self) -> Peer:
-        """The end of ann's connection, as the broker knows it."""
-        (found,) = {id(each.peer): each.peer for each in self.broker.connections if each.peer.user == USER}.values()
-        return found
+        """Returns the end of ann's connection, as the broker sees it."""
+        (peer,) = {id(each.peer): each.peer for each in self.broker.connections if each.peer.user == USER}.values()
+        return peer
 
     def needed(self, row: NeedsRow, key: int, version: int, request: Fields) -> list[Thing]:
-        """What the table of rights says that a request of ann's needs."""
+        """Returns the rights that a request of ann needs, according to the table."""
 
         def find() -> list[Thing]:
             call = Call(self.broker, self.peer, Request(key, version, 0, "", memoryview(b"")))
-            found = []
+            needs = []
             for need in row.needs:
                 rows: Any = (getattr(request, need.source.rows) or ()) if need.source.rows else (request,)
                 names = [name for each in rows for name in need.source.names(call, each)]
-                found += [Thing(need.operation, need.source.kind, name) for name in names]
-            return list(dict.fromkeys(found))
+                needs += [Thing(need.operation, need.source.kind, name) for name in names]
+            return list(dict.fromkeys(needs))
 
         return self.on_loop(find)
 
@@ -118,9 +122,27 @@ def tenants(path: Path) -> Iterator[Tenants]:
             yield made
 
 
-def implied(thing: Thing, others: Iterable[Thing]) -> bool:
-    """Whether one of `others` gives the same right as well."""
+def implied(right: Thing, others: Iterable[Thing]) -> bool:
+    """Returns whether one of `others` gives the same right as well."""
     implying = {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
-    return thing.operation is Operation.DESCRIBE and any(
-        other.operation in implying and other[1:] == thing[1:] for other in others if other != thing
+    return right.operation is Operation.DESCRIBE and any(
+        other.operation in implying and other[1:] == right[1:] for other in others if other != right
     )
+
+
+def is_denied(answer: Any) -> bool:
+    """Whether one of the error codes in an answer of Kafka's tells of a missing right."""
+    if isinstance(answer, WireStruct):
+        codes = {value for name, value in fields_of(answer).items() if name.endswith("error_code")}
+        return bool(codes & DENIED) or any(is_denied(value) for value in fields_of(answer).values())
+    return isinstance(answer, list | tuple) and any(map(is_denied, answer))
+
+
+def topic_id(world: Tenants, name: str = "orders") -> bytes:
+    topics = world.broker.topics
+    return world.on_loop(lambda: topics.id_of(topics.find(name)))
+
+
+def subscription(*topics: str) -> bytes:
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)

@@ -1,4 +1,4 @@
-"""A broker as a process whose log is read as it is written, and what the system says of it: memory, files, threads."""
+"""A broker process whose log is read while it is written, and its usage of memory, files and threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES_KEPT: Final = 10_000
 
 
 class Usage(NamedTuple):
-    """What a process takes now: memory in bytes, that of no file, the most it ever took, open files, and threads."""
+    """The usage of a process: memory in bytes, memory of no file, the most it ever took, open files, and threads."""
 
     resident: int
     private: int
@@ -29,7 +29,7 @@ class Usage(NamedTuple):
 
 
 class WatchedBroker:
-    """A running `warren serve`. What it writes is read at once, so that it never waits for its reader."""
+    """A running `warren serve`. Its output is read immediately, so that it never waits for its reader."""
 
     def __init__(self, path: Path, *flags: str, port: int = 0, variables: Mapping[str, str] | None = None) -> None:
         command = warren_command("serve", str(path), "--port", str(port), "--log-format", "json", *flags)
@@ -67,14 +67,14 @@ class WatchedBroker:
         return Usage(resident, private, most, len(os.listdir(folder / "fd")), int(facts["Threads"]))
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Send the signal; how the process ended."""
+        """Sends the signal. Returns how the process ended."""
         self._process.send_signal(how)
         code = self._process.wait(PATIENCE_S)
         self._close()
         return code
 
     def close(self) -> None:
-        """Kill it if it is still there."""
+        """Kills it if it still runs."""
         if self.is_running:
             self._process.kill()
         self._process.wait(PATIENCE_S)
@@ -90,7 +90,7 @@ class WatchedBroker:
 def watched_broker(
     path: Path, *flags: str, port: int = 0, variables: Mapping[str, str] | None = None
 ) -> Iterator[WatchedBroker]:
-    """A broker of the store at `path`, killed at the end if it is still there."""
+    """A broker of the store at `path`, killed at the end if it still runs."""
     broker = WatchedBroker(path, *flags, port=port, variables=variables)
     try:
         yield broker

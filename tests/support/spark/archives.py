@@ -1,4 +1,4 @@
-"""Archives for tests, made without Spark: what the tasks and the driver of a run do, one after the other."""
+"""Archives for tests, made without Spark: the work of the tasks and the driver of a run, one after the other."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from warren.storage.arrow.arrays import SCHEMA
 
 
 def staged_files(store: Path, run: ArchiveRun, topics: Sequence[str], cores: int = 2) -> list[ArchivedFile]:
-    """What the tasks of a run give: the files of all that is not archived yet, staged."""
+    """Returns the result of a run's tasks: the staged files of everything that is not archived yet."""
     day_ranges = plan(FileCatalog(str(store)), load_manifest(run.archive), run.archive, topics)
     return [file for task in tasks(day_ranges, cores) for file in write_ranges(str(store), run.archive, run.id, task)]
 
 
 def archived(store: Path, archive: Path, *topics: str) -> Manifest:
-    """Archive all that is not archived yet."""
+    """Archives everything that is not archived yet."""
     with ArchiveRun(str(archive)) as run:
         files = staged_files(store, run, topics)
         return run.commit(files) if files else load_manifest(run.archive)
 
 
 def verified(store: Path | None, archive: Path) -> Verification:
-    """What `verify` finds out."""
+    """Returns the result of `verify`."""
     manifest = load_manifest(str(archive))
     checks = [check_file(None if store is None else str(store), str(archive), file) for file in manifest.files]
     firsts = {}

@@ -1,4 +1,4 @@
-"""Readers of the format "warren" without Spark: what it would hand over, handed over by hand."""
+"""Readers of the format "warren" without Spark: the test passes what Spark would pass."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ KINDS: Final[Mapping[str, DataType]] = {
 
 
 def schema_of(text: str) -> StructType:
-    """A schema written as in Spark; there is no JVM here to read it."""
+    """A schema written as in Spark; there is no JVM here to parse it."""
     fields = [field.split() for field in text.split(", ")]
     return StructType([StructField(name, KINDS[kind]) for name, kind in fields])
 
 
 def source(store: Path | str | None, **options: object) -> WarrenDataSource:
-    """The source that Spark makes of options: their names come in lower case. Without a store these name its broker."""
+    """The source that Spark makes of options: their names come in lower case. Without a store, they name its broker."""
     path = {} if store is None else {"path": str(store)}
     return WarrenDataSource({**path, **{name.lower(): str(value) for name, value in options.items()}})
 
@@ -76,9 +76,9 @@ def stream_reader(store: Path | str | None, schema: str | None = None, **options
 
 
 def batches_of(reader: BatchReader, filters: list[Filter] | None = None) -> list[pa.RecordBatch]:
-    """What the tasks of a batch read give, each read by a reader that was sent to a worker."""
-    left = list(reader.pushFilters(filters)) if filters is not None else []
-    assert all(each in (filters or []) for each in left)
+    """Yields the results of the tasks of a batch read, each read by a reader that was sent to a worker."""
+    unhandled = list(reader.pushFilters(filters)) if filters is not None else []
+    assert all(each in (filters or []) for each in unhandled)
     tasks = reader.partitions()
     return [batch for task in tasks for batch in sent(reader).read(sent(task))]
 
@@ -104,13 +104,15 @@ def _stream_rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any
             yield from batch.to_pylist()
 
 
-def sent(thing: Any) -> Any:
-    """What arrives in a worker."""
-    return pickle.loads(pickle.dumps(thing))
+def sent(value: Any) -> Any:
+    """Returns the object as it arrives in a worker."""
+    return pickle.loads(pickle.dumps(value))
 
 
 class Query:
-    """A query as Spark runs it: its offsets are text that is kept before a batch runs, and comes back after a crash."""
+    """A query as Spark runs it: its offsets are text that is stored before a batch runs, and comes
+    back after a crash.
+    """
 
     def __init__(self, store: Store, **options: object) -> None:
         self._store, self._options = store, {"startingOffsets": "earliest", "topics": "orders"} | options
@@ -124,14 +126,14 @@ class Query:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Where the next batch begins; Spark asks the reader before the first one is done, whenever it needs to."""
+        """Returns where the next batch begins; Spark may ask the reader before the first one is done."""
         if self.committed == 0:
             return self.reader.initialOffset()
-        found: dict[str, Any] = json.loads(self.log[self.committed - 1])
-        return found
+        offsets: dict[str, Any] = json.loads(self.log[self.committed - 1])
+        return offsets
 
     def plan(self, limit: ReadLimit = ALL) -> bool:
-        """Decide about the next batch, unless one was decided before a crash; whether there is one."""
+        """Decides about the next batch, unless one was decided before a crash. Returns whether there is one."""
         if len(self.log) == self.committed:
             start = self.start
             end = self.reader.latestOffset(start, limit)
@@ -141,21 +143,21 @@ class Query:
         return True
 
     def run(self) -> list[tuple[str, int, int]]:
-        """The messages of the batch that was planned."""
+        """Returns the messages of the planned batch."""
         end: dict[str, Any] = json.loads(self.log[self.committed])
         rows = stream_rows(self.reader, self.start, end)
         return [(row["topic"], row["partition"], row["offset"]) for row in rows]
 
     def step(self, limit: ReadLimit = ALL) -> list[tuple[str, int, int]] | None:
-        """One batch; None for none."""
+        """Runs one batch; returns None if there is none."""
         if not self.plan(limit):
             return None
-        found = self.run()
+        rows = self.run()
         self.committed += 1
-        return found
+        return rows
 
     def all(self, limit: ReadLimit = ALL) -> list[tuple[str, int, int]]:
-        found = []
+        rows = []
         while (batch := self.step(limit)) is not None:
-            found += batch
-        return found
+            rows += batch
+        return rows

@@ -66,7 +66,7 @@ def schema_of(text: str) -> StructType:
 
 
 def rows_of(schema: StructType, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as Spark hands them to a task."""
+    """Returns rows as Spark passes them to a task."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [[] for _ in schema.fields]
     arrays = [pa.array(list(column), field.type) for column, field in zip(columns, arrow, strict=True)]
@@ -74,12 +74,12 @@ def rows_of(schema: StructType, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch
 
 
 class Query:
-    """A query that writes to one store: each part of its rows is what one task has."""
+    """A query that writes to one store: each part of its rows belongs to one task."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, schema: str, /, **options: Any) -> None:
         self._monkeypatch, self.schema = monkeypatch, schema_of(schema)
-        given = {"path": folder / "store", **options}
-        self.options = {name.lower(): str(value) for name, value in given.items() if value is not None}
+        values = {"path": folder / "store", **options}
+        self.options = {name.lower(): str(value) for name, value in values.items() if value is not None}
         self.attempts = 0
 
     def write(self, *tasks: Sequence[Sequence[Any]]) -> None:
@@ -105,7 +105,7 @@ class Query:
         query: str | None = None,
         batch: int | None = None,
     ) -> Any:
-        """One task, on its copy of the writer; what it tells the driver."""
+        """Runs one task on its copy of the writer. Returns its report to the driver."""
         self.attempts += 1
         task = WriteTask(query=query, batch=batch, name=f"0-{self.attempts}")
         self._monkeypatch.setattr(staging.WriteTask, "current", lambda: task)
@@ -113,7 +113,7 @@ class Query:
         return pickle.loads(pickle.dumps(copy.write(iter([rows_of(self.schema, rows)]))))
 
 
-def found(path: Path, topic: str = "orders") -> list[Message]:
+def stored_messages(path: Path, topic: str = "orders") -> list[Message]:
     """The messages of a topic, partition by partition."""
     with warren.open(path / "store", keeps=False) as store:
         if not store.has_topic(topic):
@@ -122,7 +122,7 @@ def found(path: Path, topic: str = "orders") -> list[Message]:
 
 
 def bodies(path: Path, topic: str = "orders") -> list[bytes]:
-    return [message.body for message in found(path, topic)]
+    return [message.body for message in stored_messages(path, topic)]
 
 
 def waiting(path: Path) -> list[str]:
@@ -133,7 +133,7 @@ def waiting(path: Path) -> list[str]:
 
 @contextmanager
 def stores_closed_after() -> Iterator[None]:
-    """Tests leave no store open, as a process of Spark would."""
+    """Tests leave no store open, unlike a process of Spark."""
     try:
         yield
     finally:

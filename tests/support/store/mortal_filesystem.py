@@ -7,7 +7,7 @@ from warren.storage.disk.filesystem import SystemLock
 
 
 class MortalFileSystem(MoodyFileSystem):
-    """Without syncs. `die` frees the locks and leaves all else as it is, as the kernel does after SIGKILL."""
+    """Without syncs. `die` frees the locks and changes nothing else, as the kernel does after SIGKILL."""
 
     def __init__(self) -> None:
         super().__init__(really_syncs=False)
@@ -19,6 +19,6 @@ class MortalFileSystem(MoodyFileSystem):
         return lock
 
     def die(self) -> None:
-        """Nothing may be done with what was opened here after this."""
+        """After this, objects that were opened here must not be used."""
         for lock in self._locks:
             lock.close()

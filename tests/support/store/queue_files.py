@@ -1,4 +1,4 @@
-"""What the tests of queue files share: a file, a clock that stands still, and the bytes as the format has them."""
+"""Fixtures for tests of queue files: a file, a clock that stands still, and the bytes of the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores for tests: on the machine's own file system without its syncs, and kept by hand."""
+"""Stores for tests: on the machine's own file system without its syncs, and maintained by the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores for tests of transactions: what is in them, and how their processes die."""
+"""Stores for tests of transactions: their content, and the deaths of their processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warren.transaction.transaction import Transaction
 
 
 class Failed(Exception):
-    """What a block raises to abort its transaction."""
+    """Raised by a block to abort its transaction."""
 
 
 class Killed(BaseException):
@@ -36,7 +36,7 @@ def bodies(store: Store, topic: str) -> list[bytes]:
 
 
 def put_two(transaction: Transaction) -> Transaction:
-    """Something for two topics, so that one record is not enough."""
+    """Puts messages into two topics, so that one record is not enough."""
     transaction.put("orders", b"order")
     transaction.put("audit", b"noted")
     return transaction
@@ -48,7 +48,7 @@ def journal_size(store: Store) -> int:
 
 
 def die(store: Store) -> None:
-    """Leave as a killed process does: nothing is written any more, and the session is over."""
+    """Leaves as a killed process does: nothing more is written, and the session is over."""
     store.keeper.stop()
     store.session.close()
 

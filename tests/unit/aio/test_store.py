@@ -1,4 +1,4 @@
-"""The options of an asyncio store that is opened here."""
+"""The options of an embedded asyncio store."""
 
 from __future__ import annotations
 

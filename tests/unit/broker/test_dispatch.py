@@ -1,4 +1,4 @@
-"""Dispatch: the table of handlers, and the table of what the protocol knows."""
+"""Dispatch: the table of handlers, and the protocol's table of keys."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from warren.client import topic as client_topic
+from warren.client.net.rack_reads import RackReads
 from warren.client.net.session import retried
 from warren.client.topic import RemoteTopic
 from warren.clock import SYSTEM_CLOCK
@@ -52,8 +53,8 @@ class RecordedCalls:
 
 
 def put(body: bytes, options: dict[str, Any], compression: str) -> tuple[list[AppendRequest], TopicReceipt, int]:
-    calls = RecordedCalls()
-    store: Any = type("RecordedStore", (), {"calls": calls})()
+    calls: Any = RecordedCalls()
+    store: Any = type("RecordedStore", (), {"calls": calls, "reads": RackReads(calls)})()
     topic = RemoteTopic(store, "orders", OpenTopicResponse())
     topic.take_settings({"partitions": 3, "compression": compression})
     topic._turn = iter(range(1, 10))  # type: ignore[assignment]
@@ -104,7 +105,7 @@ def test_the_codec_for_a_single_message_is_used_up_to_its_size(size: int, is_cod
         assert [is_single(each) for each in requests] == [is_codec_used] * 2
 
 
-def test_a_repeated_append_says_so_and_the_first_request_stays_as_it_is() -> None:
+def test_a_repeated_append_is_marked_and_the_first_request_is_not_changed() -> None:
     request = AppendRequest("orders", MARKER)
 
     assert retried(request) == AppendRequest("orders", MARKER, is_retry=True)

@@ -14,35 +14,35 @@ COUNT = orders.BATCH + 10_000
 
 
 def put(folder: Path, count: int = COUNT, seed: int = 1) -> tuple[Put, list[Message]]:
-    """What was put, and what is there when all of it is due."""
+    """Puts orders. Returns them, and the messages that exist when all of them are due."""
     clock = SimulatedClock()
     with quick_store(folder, clock=clock) as store:
         topic = store.topic("orders", 2)
-        done = put_orders(topic, count, seed=seed)
+        report = put_orders(topic, count, seed=seed)
         scheduled = len(list(topic.scheduled()))
         clock.sleep(orders.DELAY_S + 1)
         while store.keep() <= 0:
             pass
-        assert scheduled == done.delayed
-        return done, list(topic.since(0))
+        assert scheduled == report.delayed
+        return report, list(topic.since(0))
 
 
 def parsed(message: Message) -> dict[str, object] | None:
     try:
-        found: dict[str, object] = json.loads(message.body)
+        order: dict[str, object] = json.loads(message.body)
     except ValueError:
         return None
-    return found if "id" in found and isinstance(found["amount"], float) else None
+    return order if "id" in order and isinstance(order["amount"], float) else None
 
 
 def test_orders_have_the_documented_fields(tmp_path: Path) -> None:
-    done, messages = put(tmp_path)
+    report, messages = put(tmp_path)
 
-    good = [found for found in map(parsed, messages) if found is not None]
-    times = [datetime.fromisoformat(str(found["ordered_at"])).timestamp() for found in good]
-    assert (done.orders, len(messages), len(messages) - len(good)) == (COUNT, COUNT, done.broken)
-    assert (done.broken, done.delayed) == (30, 60)
-    assert len({found["id"] for found in good}) == len(good)
+    good = [order for order in map(parsed, messages) if order is not None]
+    times = [datetime.fromisoformat(str(order["ordered_at"])).timestamp() for order in good]
+    assert (report.orders, len(messages), len(messages) - len(good)) == (COUNT, COUNT, report.broken)
+    assert (report.broken, report.delayed) == (30, 60)
+    assert len({order["id"] for order in good}) == len(good)
     assert set(good[0]) == {column.split()[0] for column in orders.SCHEMA.split(", ")}
     assert max(times) <= START_NS / 1e9
     assert 3500 < max(times) - min(times) < 3720
@@ -53,10 +53,10 @@ def test_a_key_is_the_customer_and_a_tag_the_place(tmp_path: Path) -> None:
 
     countries = {tag: country for tag, country, _ in orders.REGIONS}
     for message in messages:
-        found = parsed(message)
-        if found is not None:
-            assert message.key == str(found["customer"]).encode()
-            assert countries[message.tag] == found["country"]
+        order = parsed(message)
+        if order is not None:
+            assert message.key == str(order["customer"]).encode()
+            assert countries[message.tag] == order["country"]
     assert {message.tag for message in messages} == set(countries)
 
 

@@ -1,4 +1,4 @@
-"""Requests with too many elements: each array is refused by the count that it names, before its elements are read."""
+"""Requests with too many elements: each array is refused by its count, before its elements are read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from tests.support.message_values import decode_request, decode_response, encode
 from tests.support.protocol_values import every_version, message_named
 from warren.errors import MalformedRequest
 from warren.protocol.api_keys import APIS, Api, ApiKey
-from warren.protocol.kafka.fetch import decode_fetch
-from warren.protocol.kafka.produce import decode_produce
-from warren.protocol.limits import (
-    FETCH_PARTITIONS_MAX,
-    FRAME_SIZE_MAX,
-    NATIVE_LIMIT_MAX,
-    PRODUCE_PARTITIONS_MAX,
-    REQUEST_ARRAY_COUNT_MAX,
-)
-from warren.protocol.native_schemas import SPARK_TASKS_MAX, NativeKey
+from warren.protocol.kafka.fetch import FETCH_PARTITIONS_MAX, decode_fetch
+from warren.protocol.kafka.produce import PRODUCE_PARTITIONS_MAX, decode_produce
+from warren.protocol.limits import FRAME_SIZE_MAX, NATIVE_LIMIT_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.native_schemas import REPLICATED_LOGS_MAX, SPARK_TASKS_MAX, NativeKey
 from warren.protocol.primitives import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX, varint
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field
 
@@ -30,7 +24,7 @@ METADATA_VERSION: Final = 9
 
 
 def arrays(fields: Sequence[Field], version: int, above: tuple[Field, ...] = ()) -> Iterator[tuple[Field, ...]]:
-    """The path to each array that a version has: the structs and arrays around it, then itself."""
+    """Yields the path to each array that a version has: the structs and arrays around it, then itself."""
     for field in fields:
         if version in field.versions:
             path = (*above, field)
@@ -40,7 +34,9 @@ def arrays(fields: Sequence[Field], version: int, above: tuple[Field, ...] = ())
 
 
 def with_count(path: tuple[Field, ...], version: int, count: int) -> dict[str, Any]:
-    """The fields of a request in which the array at the end of the path has so many elements, and the others one."""
+    """Returns the fields of a request in which the array at the end of the path has this many elements, and the others
+    one.
+    """
     field, *below = path
     if below:
         inner = with_count(tuple(below), version, count)
@@ -66,11 +62,11 @@ def test_every_array_of_a_request_has_a_limit(api: Api, version: int, path: tupl
 
     with pytest.raises(MalformedRequest, match=f"{limit + 1} elements are over the limit of {limit}"):
         decode_request(api.key, version, over)
-    assert limit <= max(NATIVE_LIMIT_MAX, SPARK_TASKS_MAX)
+    assert limit <= max(NATIVE_LIMIT_MAX, SPARK_TASKS_MAX, REPLICATED_LOGS_MAX)
 
 
-def test_a_count_is_refused_before_its_elements_are_looked_at() -> None:
-    # The elements are missing: a reader that began with them would complain of the end instead.
+def test_a_count_is_refused_before_its_elements_are_read() -> None:
+    # The elements are missing: a reader that began with them would report the end instead.
     body = varint(REQUEST_ARRAY_COUNT_MAX + 2) + b"\xff" * REQUEST_ARRAY_COUNT_MAX * 2
 
     with pytest.raises(MalformedRequest, match="over the limit"):
@@ -165,7 +161,7 @@ def test_the_partitions_that_a_fetch_forgets_are_limited_over_all_topics() -> No
 
 
 def test_a_client_cannot_make_the_decoder_step_over_tagged_fields_for_long() -> None:
-    # A frame of our own calls may be large; its tagged fields may not be many, however large it is.
+    # A frame of our own calls may be large, but it may never have many tagged fields.
     body = encode_request(NativeKey.APPEND, 0, {"topic": "t"})[:-1] + varint(1 << 20) + bytes(2 << 20)
     assert len(body) < FRAME_SIZE_MAX
 

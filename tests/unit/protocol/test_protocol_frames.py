@@ -1,4 +1,4 @@
-"""Frames: whole ones come out, however the stream is cut; a size that lies costs nothing."""
+"""Frames: complete ones come out for any cut of the stream; a wrong size costs nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_frames_come_out_whole_wherever_the_stream_is_cut(step: int, buffer_size
     assert [bytes(frame) for frame in reader.feed(framed(b"next"))] == [b"next"]
 
 
-def test_a_frame_that_was_given_out_does_not_change() -> None:
+def test_a_returned_frame_does_not_change() -> None:
     reader = FrameReader(buffer_size=64)
 
     (first,) = reader.feed(framed(b"first"))
@@ -53,7 +53,7 @@ def test_a_large_frame_is_received_into_its_final_buffer() -> None:
     assert frame[10] == ord("z")
 
 
-def test_behind_a_large_frame_little_is_received_before_the_next_has_its_buffer() -> None:
+def test_after_a_large_frame_little_is_received_before_the_next_has_its_buffer() -> None:
     reader = FrameReader()
     large = bytes(FRAME_BUFFER_SIZE)
     reader.feed(framed(large))
@@ -100,23 +100,23 @@ def test_the_size_of_a_frame_is_known_before_it_arrives() -> None:
 
 
 def test_a_large_frame_takes_no_memory_before_it_is_admitted() -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def admit(size: int) -> bool:
-        asked.append(size)
-        return len(asked) > 1
+        sizes.append(size)
+        return len(sizes) > 1
 
     reader = FrameReader(buffer_size=64, admit=admit)
     body = bytes(range(256)) * 4
 
     assert reader.feed(INT32.pack(3) + b"abc" + INT32.pack(len(body)) + body[:10]) == [b"abc"]
-    assert (asked, reader.size, reader.filled, reader.large_count) == ([len(body)], len(body), 0, 0)
+    assert (sizes, reader.size, reader.filled, reader.large_count) == ([len(body)], len(body), 0, 0)
     reader.begin()
     assert (reader.filled, reader.large_count) == (10, 1)
     frames = reader.feed(body[10:] + INT32.pack(len(body)) + body)
 
     assert frames == [body, body]
-    assert (asked, reader.size, reader.large_count) == ([len(body)] * 2, 0, 2)
+    assert (sizes, reader.size, reader.large_count) == ([len(body)] * 2, 0, 2)
 
 
 def test_small_frames_are_admitted_without_asking() -> None:

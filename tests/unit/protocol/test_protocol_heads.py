@@ -42,7 +42,7 @@ def test_a_head_is_read_and_written_as_kafka_does(
 
 
 @pytest.mark.parametrize("version", [5, 100, -1])
-def test_the_head_of_a_version_that_is_not_served_is_read_all_the_same(version: int) -> None:
+def test_the_head_of_a_version_that_is_not_served_is_read(version: int) -> None:
     frame = written_by_kio(ApiKey.API_VERSIONS, version, "new", is_flexible=False) + b"whatever"
 
     request = read_request(memoryview(frame))
@@ -50,7 +50,7 @@ def test_the_head_of_a_version_that_is_not_served_is_read_all_the_same(version: 
     assert (request.version, request.correlation_id, request.client_id) == (version, 77, "new")
 
 
-def test_the_head_of_an_unknown_key_is_read_all_the_same() -> None:
+def test_the_head_of_an_unknown_key_is_read() -> None:
     assert read_request(memoryview(written_by_kio(999, 0, None, is_flexible=False))).api_key == 999
 
 
@@ -74,8 +74,8 @@ def test_a_response_has_its_size_and_correlation_id_and_is_flexible_except_for_a
 
     size, buffers = response_frame(request, body)
 
-    rest = b"\0\0\0\5" + tags + b"abcde"
-    assert buffers == (len(rest).to_bytes(4, "big") + rest,)
+    content = b"\0\0\0\5" + tags + b"abcde"
+    assert buffers == (len(content).to_bytes(4, "big") + content,)
     assert size == len(buffers[0])
 
 

@@ -1,4 +1,4 @@
-"""Requests and responses: what we write other codecs read, and the other way round, in every version that is served."""
+"""Requests and responses: other codecs read what we write, and the reverse, in every version that is served."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warren.protocol.schema_codec import CONTROL_SIZE_MAX, message_buffers
 from warren.protocol.schemas import kafka_message
 from warren.protocol.wire_struct import fields_of
 
-# kafka-python reads its descriptions in a way that Python no longer likes.
+# kafka-python reads its descriptions in a way that is deprecated in Python.
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 EVERY = [pytest.param(api, version, id=f"{api.name}-{version}") for api, version in every_version()]
@@ -52,7 +52,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes(api: Any, version: int) ->
         for seed in range(4):
             values = made_up(message_named(name).fields, version, seed)
             if name == "ApiVersionsResponse":
-                # kafka-python takes any other answer for one of version 0, as clients must.
+                # kafka-python treats any other answer as version 0, as clients must.
                 values["error_code"] = 0
             ours = encode(api.key, version, values)
 
@@ -75,7 +75,7 @@ def test_kio_reads_and_writes_the_same_bytes(api: Any, version: int) -> None:
 
 
 def with_known_codes(value: Any) -> Any:
-    """The same values with error codes that kio has a name for."""
+    """Returns the same values with error codes that kio has a name for."""
     if isinstance(value, dict):
         return {name: 3 if name.endswith("error_code") else with_known_codes(one) for name, one in value.items()}
     return [with_known_codes(one) for one in value] if isinstance(value, list) else value
@@ -115,7 +115,7 @@ def test_a_field_that_no_version_has_is_refused() -> None:
 def test_only_structs_of_the_class_of_a_field_are_written() -> None:
     wrong: Any
     for wrong, name in (({"id": "1"}, "dict"), (WireSetting("a", "1"), "WireSetting")):
-        with pytest.raises(ValueError, match=f"a {name} in the place of a ListParkedResponseParked"):
+        with pytest.raises(ValueError, match=f"a {name} where a ListParkedResponseParked is expected"):
             message_buffers(ListParkedResponse(parked=[wrong]), 0)
 
 
@@ -130,7 +130,7 @@ def test_record_batches_in_a_response_are_not_copied() -> None:
     assert read.responses[0].partitions[0].records == b"".join(batches)
 
 
-def test_a_large_payload_in_a_response_of_ours_is_not_copied() -> None:
+def test_a_large_payload_in_a_native_response_is_not_copied() -> None:
     payload = bytes(COPIED_SIZE_MAX + 1)
     record = {"partition": 0, "message_count": 1, "checksum": 0, "payload": payload}
     values = {"messages": {"records": [record, {**record, "payload": b"small"}]}}
@@ -138,8 +138,8 @@ def test_a_large_payload_in_a_response_of_ours_is_not_copied() -> None:
     buffers = encode_response(NativeKey.READ, 0, values)
 
     assert any(buffer is payload for buffer in buffers)
-    found = decode_response(NativeKey.READ, 0, b"".join(buffers)).messages.records
-    assert [bytes(each.payload) for each in found] == [payload, b"small"]
+    records = decode_response(NativeKey.READ, 0, b"".join(buffers)).messages.records
+    assert [bytes(each.payload) for each in records] == [payload, b"small"]
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 99), (4, 0), (-1, 0)])
@@ -182,8 +182,8 @@ def test_requests_and_structs_can_be_shown_and_compared() -> None:
 
     request = decode_request(ApiKey.OFFSET_DELETE, 0, body)
 
-    shown = "OffsetDeleteRequest(group_id='g', topics=[OffsetDeleteRequestTopic(name='t', partitions=[])])"
-    assert repr(request) == shown
+    text = "OffsetDeleteRequest(group_id='g', topics=[OffsetDeleteRequestTopic(name='t', partitions=[])])"
+    assert repr(request) == text
     assert request == decode_request(ApiKey.OFFSET_DELETE, 0, body)
     assert request != decode_request(ApiKey.OFFSET_DELETE, 0, encode_request(ApiKey.OFFSET_DELETE, 0, {}))
 

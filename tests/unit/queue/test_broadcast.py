@@ -1,4 +1,4 @@
-"""Broadcast: every listener gets every message from its start on, and no position is kept."""
+"""Broadcast: every listener gets every message from its start on, and no position is stored."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def test_iterating_ends_after_silence(tmp_path: Path) -> None:
         topic = store.topic("orders", partitions=2)
         topic.put_many([b"%d" % number for number in range(5)], partition=0)
 
-        got = list(topic.broadcast(start=START, wait=SHORT_S))
+        messages = list(topic.broadcast(start=START, wait=SHORT_S))
 
-        assert places(got) == every([0], range(5))
+        assert places(messages) == every([0], range(5))
         assert list(topic.broadcast(wait=0)) == []
 
 
@@ -119,14 +119,14 @@ def test_iterating_continues_with_later_messages(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("orders", partitions=2)
         listener = topic.broadcast()
-        got: list[Message] = []
+        received: list[Message] = []
         came = threading.Event()
 
         def listen() -> None:
             for message in listener:
-                got.append(message)
+                received.append(message)
                 came.set()
-                if len(got) == 2:
+                if len(received) == 2:
                     return
 
         listening = threading.Thread(target=listen)
@@ -136,7 +136,7 @@ def test_iterating_continues_with_later_messages(tmp_path: Path) -> None:
         topic.put(b"b", partition=1)
         listening.join(WAIT_S)
 
-        assert places(got) == [(1, 0), (1, 1)]
+        assert places(received) == [(1, 0), (1, 1)]
 
 
 def test_partitions_that_another_process_added_are_listened_to(topic: Topic) -> None:
@@ -159,7 +159,7 @@ def test_a_listener_stores_no_position(topic: Topic) -> None:
     assert topic.partition(0).readers() == []
 
 
-def test_a_listener_behind_retention_gets_an_error_and_continues(tmp_path: Path) -> None:
+def test_a_listener_that_retention_overtook_gets_an_error_and_continues(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("orders", partitions=2, block_size=4096)
         listener = topic.broadcast()
@@ -205,7 +205,7 @@ def test_bad_reads_are_refused_and_change_nothing(topic: Topic, arguments: tuple
     assert places(listener.read(limit=1)) == [(0, 0)]
 
 
-def test_a_deleted_topic_and_a_closed_store_say_so(topic: Topic) -> None:
+def test_a_deleted_topic_and_a_closed_store_raise_their_errors(topic: Topic) -> None:
     with quick_store(topic.store.path) as store:
         here, there = topic.broadcast(start=START), store.topic("orders").broadcast(start=START)
         topic.store.delete_topic("orders")

@@ -1,4 +1,4 @@
-"""The topic of a durable queue: nothing but the queue puts into it, whichever way a message comes."""
+"""The topic of a durable queue: only the queue puts into it, by any API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[warren.Store]:
 
 
 class Trap:
-    """What writes a file when it is unpickled."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,7 +122,7 @@ def test_messages_prepared_for_a_topic_do_not_go_into_a_queue_of_its_name(store:
 def test_an_ordinary_topic_is_not_opened_as_a_queue_nor_a_queue_made_of_one(store: warren.Store) -> None:
     store.topic("orders").put(b"1")
 
-    with pytest.raises(NotAQueue, match="topic 'orders' is no queue"):
+    with pytest.raises(NotAQueue, match="topic 'orders' is not a queue"):
         store.queue("orders")
 
     assert isinstance(store.topic("orders").put(b"2").number, int)
@@ -141,11 +141,14 @@ def test_another_process_and_a_changed_setting_leave_a_queue_a_queue(store: warr
     assert json.loads(Path(path).read_text())["kind"] == "queue"
 
 
-def test_a_kind_of_a_later_release_is_not_taken_for_a_topic(store: warren.Store) -> None:
+def test_a_kind_of_a_later_release_is_not_treated_as_a_topic(store: warren.Store) -> None:
     path = Path(paths.topic_file(paths.topic_directory(store.path, "jobs")))
     path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": "shelf"}))
 
-    with warren.open(store.path, keeps=False) as other, pytest.raises(CorruptSettings, match="'shelf' is not known"):
+    with (
+        warren.open(store.path, keeps=False) as other,
+        pytest.raises(CorruptSettings, match="not support the kind 'shelf'"),
+    ):
         other.topic("jobs")
 
 
@@ -160,7 +163,7 @@ def test_a_queue_topic_can_be_read(store: warren.Store) -> None:
 
 def test_a_pickle_in_the_log_of_a_queue_is_not_run_by_its_worker(store: warren.Store, tmp_path: Path) -> None:
     caught = tmp_path / "caught"
-    # Past every check, as a process that writes the files itself could do it.
+    # Past every check, as a process that writes the files directly could do it.
     store.topic("jobs").partition(0).append(pickle.dumps(Trap(caught)))
 
     with pytest.raises(UnreadableItem):

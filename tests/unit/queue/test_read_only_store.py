@@ -1,4 +1,4 @@
-"""A store that is opened for reading alone, or only if it is there: nothing is ever made or changed."""
+"""A store that is opened read-only, or only if it exists: nothing is ever created or changed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from warren.cli.main import app
 from warren.errors import LogClosed, NoSuchTopic, NotAStore, ReadOnlyStore
 
 
-def seen(path: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below `path`, with its mode and its bytes."""
+def snapshot(path: Path) -> dict[str, tuple[int, bytes]]:
+    """Returns every file below `path`, with its mode and its bytes."""
     files = [each for each in sorted(path.rglob("*")) if each.is_file()]
     return {str(each): (stat.S_IMODE(each.stat().st_mode), each.read_bytes()) for each in files}
 
@@ -48,7 +48,7 @@ def store(data: Path) -> Iterator[warren.Store]:
         yield store
 
 
-# --- Only what is there ---
+# --- Missing files are not created ---
 
 
 @pytest.mark.parametrize("options", [{"create": False}, {"read_only": True}])
@@ -63,7 +63,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, options: dict[str
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "other"]
 
 
-def test_a_store_that_is_there_is_opened_and_written_with_create_false(data: Path) -> None:
+def test_an_existing_store_is_opened_and_written_with_create_false(data: Path) -> None:
     with warren.open(data, create=False) as store:
         assert store.topic("orders").put(b"5", partition=1).number == 1
 
@@ -85,7 +85,7 @@ def test_asyncio_opens_an_existing_store_read_only(tmp_path: Path, data: Path) -
 
 
 def test_everything_can_be_read_and_not_a_byte_is_changed(data: Path) -> None:
-    before = seen(data)
+    before = snapshot(data)
 
     with warren.open(data, read_only=True) as store:
         topic = store.topic("orders")
@@ -101,7 +101,7 @@ def test_everything_can_be_read_and_not_a_byte_is_changed(data: Path) -> None:
         assert store.topic("jobs").last(1)[0].body == b"1"
         assert topic.partition(0).verify() is not None
 
-    assert seen(data) == before
+    assert snapshot(data) == before
 
 
 def test_a_read_only_store_shows_new_messages_members_and_leases_of_a_writer(data: Path) -> None:
@@ -143,7 +143,7 @@ WRITES: dict[str, Callable[[warren.Store], object]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 def test_every_change_raises_and_changes_nothing(data: Path, write: str) -> None:
-    before = seen(data)
+    before = snapshot(data)
 
     with (
         warren.open(data, read_only=True) as store,
@@ -151,7 +151,7 @@ def test_every_change_raises_and_changes_nothing(data: Path, write: str) -> None
     ):
         WRITES[write](store)
 
-    assert seen(data) == before
+    assert snapshot(data) == before
 
 
 def test_the_log_of_a_partition_takes_nothing_either(store: warren.Store) -> None:
@@ -189,14 +189,14 @@ def test_commands_that_only_read_work_in_a_store_that_may_only_be_read(
         return whole(path, **options)
 
     monkeypatch.setattr(warren, "open", forbidding)
-    before = seen(data)
-    shown = CliRunner().invoke(app, [*command, "--store", str(data)], env={"COLUMNS": "120"})
+    before = snapshot(data)
+    result = CliRunner().invoke(app, [*command, "--store", str(data)], env={"COLUMNS": "120"})
 
-    assert (shown.exit_code, shown.stderr) == (0, "")
-    # How long a message still waits changes from one look to the next.
+    assert (result.exit_code, result.stderr) == (0, "")
+    # The remaining wait of a message changes from one read to the next.
     remaining = re.compile(r"\d+\.\d min")
-    assert remaining.sub("a while", shown.stdout) == remaining.sub("a while", expected.stdout)
-    assert seen(data) == before
+    assert remaining.sub("a while", result.stdout) == remaining.sub("a while", expected.stdout)
+    assert snapshot(data) == before
 
 
 def test_a_command_that_writes_reports_the_missing_permission(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_a_command_that_writes_reports_the_missing_permission(data: Path, monkey
         raise PermissionError(13, "Permission denied", f"{path}/store.lock")
 
     monkeypatch.setattr(warren, "open", forbidding)
-    found = CliRunner().invoke(app, ["put", "orders", "x", "--store", str(data)])
+    result = CliRunner().invoke(app, ["put", "orders", "x", "--store", str(data)])
 
-    assert found.exit_code == 1
-    assert "Permission denied" in found.stderr
+    assert result.exit_code == 1
+    assert "Permission denied" in result.stderr

@@ -1,4 +1,4 @@
-"""A store and its topics: made, found again, configured, deleted; and what is no store and no topic is refused."""
+"""A store and its topics: created, opened again, configured, deleted; directories that are no store are refused."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from warren.errors import (
     NoSuchGroup,
     NoSuchPartition,
     NoSuchTopic,
+    NotALog,
     NotAStore,
     SettingsDiffer,
     StoreClosed,
     TooLarge,
 )
 from warren.queue.store import RETENTION_LOOK_S, Store
+from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.disk.filesystem import SystemFileSystem
 
@@ -42,7 +44,7 @@ def test_a_missing_store_is_created_and_keeps_its_id(tmp_path: Path) -> None:
         assert store.topics() == []
 
 
-def test_a_directory_of_other_things_is_not_a_store(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"beach")
 
     with pytest.raises(NotAStore, match=r"holiday\.jpg"):
@@ -206,13 +208,13 @@ def test_a_topic_is_not_opened_with_settings_that_are_not_its_own(tmp_path: Path
     ],
 )
 def test_a_group_is_not_opened_with_settings_that_are_not_its_own(tmp_path: Path, option: str, value: Any) -> None:
-    given: dict[str, Any] = {option: value}
+    options: dict[str, Any] = {option: value}
     with quick_store(tmp_path) as store:
         topic = store.topic("orders")
         before = topic.group("workers", mode="queue", attempts_max=3).settings
 
         with pytest.raises(SettingsDiffer, match=rf"{option}=.*not .*; change it with topic\.configure_group\(\)"):
-            topic.group("workers", mode="queue", **given)
+            topic.group("workers", mode="queue", **options)
         with pytest.raises(BadInput, match=r"lease: expected seconds from 0.05 to 604800, not -1"):
             topic.group("workers", mode="queue", lease=-1.0)
 
@@ -293,7 +295,7 @@ def test_partitions_can_be_added_and_never_removed(tmp_path: Path) -> None:
 
         topic.put(b"two", partition=3)
         assert topic.partition_count == 4
-        with pytest.raises(BadInput, match="never removed"):
+        with pytest.raises(BadInput, match="but not removed"):
             topic.configure(partitions=3)
         with pytest.raises(BadInput, match="cannot be changed"):
             topic.configure(version=1)
@@ -312,22 +314,22 @@ def test_a_description_has_the_facts_of_the_topic(tmp_path: Path) -> None:
         topic.group("billing").close()
         other.topic("orders").configure(partitions=3)
 
-        found = store.describe("orders")
+        description = store.describe("orders")
 
-        assert (found.topic, found.messages, list(found.groups)) == ("orders", 3, ["billing"])
-        assert [(part.partition, part.first, part.end) for part in found.partitions] == [
+        assert (description.topic, description.messages, list(description.groups)) == ("orders", 3, ["billing"])
+        assert [(part.partition, part.first, part.end) for part in description.partitions] == [
             (0, 0, 0),
             (1, 0, 3),
             (2, 0, 0),
         ]
-        assert found.settings.partitions == 3
-        assert found.bytes >= 300
-        assert found.updated == clock.now_ns() // 1000
+        assert description.settings.partitions == 3
+        assert description.bytes >= 300
+        assert description.updated == clock.now_ns() // 1000
         with pytest.raises(NoSuchTopic):
             store.describe("nothing")
 
 
-def test_a_deleted_topic_is_gone_for_every_process(tmp_path: Path) -> None:
+def test_a_deleted_topic_no_longer_exists_for_every_process(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store, quick_store(tmp_path) as other:
         store.topic("orders").put(b"one")
         open_elsewhere = other.topic("orders")
@@ -370,6 +372,51 @@ def test_a_topic_that_another_process_deleted_is_let_go(tmp_path: Path) -> None:
         assert topics["kept"]() is store.topic("kept")
         assert [message.body for message in store.topic("again").last(5)] == [b"new"]
         assert store.topics() == ["again", "kept"]
+
+
+def test_a_topic_that_is_deleted_while_retention_looks_at_it_stays_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quick_store(tmp_path) as store, quick_store(tmp_path) as other:
+        other.topic("orders", retention_consumed=True).put(b"one")
+        read = store._read_settings
+
+        def read_before_the_deletion(name: str) -> Any:
+            settings = read(name)
+            with suppress(NoSuchTopic):
+                other.delete_topic(name)
+            return settings
+
+        monkeypatch.setattr(store, "_read_settings", read_before_the_deletion)
+        store.keep()
+
+        assert os.listdir(tmp_path / "topics") == []
+
+
+def test_a_topic_that_is_deleted_during_its_lookup_is_not_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quick_store(tmp_path) as store:
+        monkeypatch.setattr(store, "has_topic", lambda name: True)
+
+        with pytest.raises(NoSuchTopic):
+            store.existing_topic("orders")
+
+        assert os.listdir(tmp_path / "topics") == []
+
+
+def test_retention_reports_a_damaged_log_of_a_topic_that_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(topic: Topic) -> None:
+        raise NotALog(topic.directory, "it has no index")
+
+    with quick_store(tmp_path) as store:
+        store.topic("orders", retention_consumed=True)
+        monkeypatch.setattr(Topic, "retire", damaged)
+
+        with pytest.raises(NotALog):
+            store._retire()
 
 
 class HidingFileSystem(SystemFileSystem):
@@ -423,7 +470,7 @@ def test_a_topic_is_deleted_although_open_files_keep_their_names(tmp_path: Path)
         assert os.listdir(tmp_path / "topics") == []
 
 
-def test_a_topic_whose_files_others_have_open_is_deleted_all_the_same(tmp_path: Path) -> None:
+def test_a_topic_whose_files_other_processes_have_open_is_deleted(tmp_path: Path) -> None:
     disk = HidingFileSystem()
     with Store(tmp_path, keeps=False, filesystem=disk) as store:
         store.topic("orders").put(b"old")
@@ -549,7 +596,7 @@ def test_a_small_topic_keeps_nothing_that_is_too_old_and_frees_its_space(tmp_pat
         assert [message.number for message in store.topic("t").last(5)] == [1000]
 
 
-def test_old_messages_of_a_mixed_block_are_hidden_at_once_and_freed_later(tmp_path: Path) -> None:
+def test_old_messages_of_a_mixed_block_are_hidden_immediately_and_freed_later(tmp_path: Path) -> None:
     clock = SimulatedClock()
     with quick_store(tmp_path, clock=clock) as store:
         topic = store.topic("t", retention_age_s=10.0, durability="os")
@@ -560,18 +607,18 @@ def test_old_messages_of_a_mixed_block_are_hidden_at_once_and_freed_later(tmp_pa
 
             topic.retire()
 
-            kept = [message.timestamp for message in log.read(log.first, limit=10_000)]
-            assert all(time >= clock.now_ns() // 1000 - 10_000_000 for time in kept)
-            assert len(kept) == 100 * sum(1 for _ in set(kept))
+            times = [message.timestamp for message in log.read(log.first, limit=10_000)]
+            assert all(time >= clock.now_ns() // 1000 - 10_000_000 for time in times)
+            assert len(times) == 100 * sum(1 for _ in set(times))
         clock.sleep(10.1)
         topic.retire()
 
         assert (log.first, log.end) == (1000, 1000)
-        # Ended about once in the time that messages are kept, not with every look.
+        # Ended about once in the retention time, not with every check.
         assert log.inspect().blocks[-1].number <= 3
 
 
-def test_everything_that_was_acknowledged_goes(tmp_path: Path) -> None:
+def test_all_acknowledged_messages_are_retired(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("jobs", retention_consumed=True, durability="os")
         log = topic.partition(0)

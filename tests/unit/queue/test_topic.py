@@ -211,7 +211,7 @@ def test_a_message_that_expects_no_reply_cannot_be_replied_to(tmp_path: Path) ->
         topic.put(b"?", reply_to="nowhere")
         plain, lost = topic.last(2)
 
-        with pytest.raises(BadInput, match="asks for no answer"):
+        with pytest.raises(BadInput, match="expects no answer"):
             plain.reply(b"42")
         with pytest.raises(NoSuchTopic):
             lost.reply(b"42")

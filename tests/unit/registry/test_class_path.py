@@ -1,4 +1,4 @@
-"""The class path of a server: jars found by their names, and a sentence that names those that are missing."""
+"""The class path of a server: jars found by their names, and a sentence that names the missing ones."""
 
 from __future__ import annotations
 

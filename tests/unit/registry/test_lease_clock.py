@@ -1,4 +1,4 @@
-"""The lease clock: it counts from when a request was sent, and never says more than is certain."""
+"""The lease clock counts from the sending of a request, and never reports more than is certain."""
 
 from __future__ import annotations
 

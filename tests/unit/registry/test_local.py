@@ -1,4 +1,4 @@
-"""The registry inside one process: sessions, watches, and every fault that can be asked for."""
+"""The registry inside one process: sessions, watches, and every fault that can be requested."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def test_a_late_change_is_made_before_the_next_call_of_its_session(
     assert registry.write([Create("/a")]) == refused(0, Reason.EXISTS)
 
 
-def test_others_may_see_a_late_change_at_once_or_later(clock: SimulatedClock) -> None:
-    seen = set()
+def test_others_may_see_a_late_change_immediately_or_later(clock: SimulatedClock) -> None:
+    outcomes = set()
     for seed in range(20):
         ensemble = LocalEnsemble(clock, seed=seed)
         registry, other = ensemble.connect(), ensemble.connect()
         ensemble.plan(registry, Fault.LATE)
         registry.write([Create("/a")])
-        seen.add(other.read("/a") is not None)
+        outcomes.add(other.read("/a") is not None)
 
-    assert seen == {True, False}
+    assert outcomes == {True, False}
 
 
 def test_a_late_change_of_a_session_that_expires_is_never_made(
@@ -121,7 +121,7 @@ def test_a_call_without_a_connection_waits_for_its_deadline_and_sends_nothing(
     assert other.read("/a") is None
 
 
-def test_a_call_goes_on_when_the_connection_comes_back_in_time(
+def test_a_call_continues_when_the_connection_comes_back_in_time(
     ensemble: LocalEnsemble, registry: LocalRegistry, clock: SimulatedClock
 ) -> None:
     ensemble.disconnect(registry, for_s=2.0)
@@ -184,7 +184,7 @@ def test_a_watch_is_called_after_changes_and_after_each_reconnection(
     assert len(calls) == 4
 
 
-def test_a_lost_connection_that_is_back_at_once_calls_watches_too(
+def test_a_connection_that_comes_back_immediately_calls_watches_too(
     ensemble: LocalEnsemble, registry: LocalRegistry
 ) -> None:
     calls: list[str] = []
@@ -237,7 +237,9 @@ def test_an_ended_watch_is_not_called(registry: LocalRegistry) -> None:
     assert calls == ["a"]
 
 
-def test_a_closed_registry_refuses_calls_and_its_nodes_are_gone(registry: LocalRegistry, other: LocalRegistry) -> None:
+def test_a_closed_registry_refuses_calls_and_its_nodes_are_deleted(
+    registry: LocalRegistry, other: LocalRegistry
+) -> None:
     registry.write([Create("/mine", b"", True)])
 
     registry.close()
@@ -257,20 +259,20 @@ def assert_done(outcome: Outcome) -> None:
 
 
 def run_script(seed: int) -> list[object]:
-    """Two sessions under all faults; returns what they saw."""
+    """Two sessions under all faults. Returns what they observed."""
     clock = SimulatedClock()
     ensemble = LocalEnsemble(clock, seed=seed, faults=Faults.all(0.1))
     registries = [ensemble.connect(), ensemble.connect()]
-    seen: list[object] = []
+    answers: list[object] = []
     for step in range(60):
         registry = registries[step % 2]
         try:
-            seen.append(registry.write([Create(f"/n{step}", b"", step % 3 == 0)]))
-            seen.append(registry.children("/"))
+            answers.append(registry.write([Create(f"/n{step}", b"", step % 3 == 0)]))
+            answers.append(registry.children("/"))
         except RegistryUnreached as error:
-            seen.append(str(error))
-        seen.append((clock.steady_s(), registry.session()))
-    return seen
+            answers.append(str(error))
+        answers.append((clock.steady_s(), registry.session()))
+    return answers
 
 
 def test_the_same_seed_gives_the_same_faults_and_another_seed_others() -> None:
@@ -280,7 +282,7 @@ def test_the_same_seed_gives_the_same_faults_and_another_seed_others() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_counter_under_all_faults_loses_and_doubles_nothing(seed: int) -> None:
-    """A client that gets UNKNOWN reads, and knows by its own mark whether the change was made."""
+    """A client that gets UNKNOWN reads, and sees by its own mark whether the change was made."""
     ensemble = LocalEnsemble(SimulatedClock(), seed=seed, faults=Faults.all(0.08))
     clients = [ensemble.connect() for _ in range(3)]
     counted = 0

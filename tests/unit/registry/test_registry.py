@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from warren.errors import BadInput, TooLarge
-from warren.registry.limits import CALL_S_MAX, CHANGE_SIZE, CHANGES_MAX, PATH_SIZE_MAX, WRITE_SIZE_MAX
 from warren.registry.registry import (
+    CALL_S_MAX,
+    CHANGE_SIZE,
+    CHANGES_MAX,
     DONE,
+    PATH_SIZE_MAX,
     UNKNOWN,
+    WRITE_SIZE_MAX,
     Change,
     Check,
     Create,

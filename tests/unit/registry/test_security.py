@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from warren.errors import BadInput
-from warren.registry.limits import SECRET_SIZE_MAX, SECRET_SIZE_MIN
-from warren.registry.security import TlsFiles, read_secret, secret_digest, tls_files
+from warren.registry.security import SECRET_SIZE_MAX, SECRET_SIZE_MIN, TlsFiles, read_secret, secret_digest, tls_files
 
 
 def secret_file(folder: Path, content: bytes, mode: int = 0o600) -> str:

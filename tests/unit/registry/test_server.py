@@ -35,7 +35,7 @@ def test_the_pauses_before_restarts_grow_and_end() -> None:
     assert pauses[-1] is None
 
 
-def test_a_server_that_served_for_a_while_starts_again_at_once() -> None:
+def test_a_server_that_served_for_a_while_starts_again_immediately() -> None:
     restarts = Restarts()
     for _ in range(5):
         restarts.next_pause_s(0.0)
@@ -78,7 +78,7 @@ def test_settings_are_checked_before_anything_is_started(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("host", "near"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("127.0.0.1", "127.0.0.1")])
-def test_a_server_that_listens_everywhere_is_asked_over_loopback(tmp_path: Path, host: str, near: str) -> None:
+def test_a_server_that_listens_everywhere_is_queried_over_loopback(tmp_path: Path, host: str, near: str) -> None:
     server = Server(ServerSettings(directory=str(tmp_path), address=Address(host, 7)), [], {})
 
     assert server.near_address == Address(near, 7)

@@ -1,4 +1,4 @@
-"""The files of a server: the text of zoo.cfg, its identity, and whose directory it is."""
+"""The files of a server: the text of zoo.cfg, its identity, and the owner of its directory."""
 
 from __future__ import annotations
 

@@ -63,15 +63,15 @@ def test_any_other_answer_means_that_it_does_not_serve(text: str, reason: str) -
 
 @contextmanager
 def answering(answer: bytes | None) -> Iterator[Address]:
-    """A server that sends `answer` to one client and hangs up; with None it stays silent."""
-    done = threading.Event()
+    """A server that sends `answer` to one client and closes the connection; with None it stays silent."""
+    stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
             connection, _ = listener.accept()
             with connection:
                 if answer is None:
-                    done.wait()
+                    stop.wait()
                 else:
                     assert connection.recv(4) == b"srvr"
                     connection.sendall(answer)
@@ -79,11 +79,11 @@ def answering(answer: bytes | None) -> Iterator[Address]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield Address("127.0.0.1", listener.getsockname()[1])
-        done.set()
+        stop.set()
         thread.join()
 
 
-def test_a_server_is_asked_over_a_socket() -> None:
+def test_a_server_is_queried_over_a_socket() -> None:
     with answering(ANSWER.encode()) as address:
         assert ask_status(address).mode == "follower"
 

@@ -14,7 +14,7 @@ from warren.registry.watch_table import WatchTable
 
 
 class Server:
-    """Notes what is armed. While it `is_away`, arming fails."""
+    """Records the armed paths. While it `is_away`, arming fails."""
 
     def __init__(self) -> None:
         self.armed: list[str] = []

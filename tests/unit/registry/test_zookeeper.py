@@ -14,9 +14,8 @@ from warren.errors import BadInput, ClusterMissing, RegistryBusy, RegistryClosed
 from warren.registry import connection
 from warren.registry.addresses import Address
 from warren.registry.connection import connect_registry
-from warren.registry.limits import CALLS_MAX, SESSION_S_MAX
 from warren.registry.registry import Create
-from warren.registry.zookeeper import ZooKeeperRegistry
+from warren.registry.zookeeper import CALLS_MAX, SESSION_S_MAX, ZooKeeperRegistry
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Barriers: done when synced here and acknowledged by the whole set; what a slave is sent; what is kept."""
+"""Barriers: when they are done, what a slave is sent, and which changes are kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def range_of(log: str, first: int, end: int, size: int = 10) -> LogRange:
 
 
 class Shard:
-    """Barriers of a master whose set a test changes."""
+    """Barriers of a master whose in-sync set a test changes."""
 
     def __init__(self, *members: Identity, changes_max: int = 100, bytes_max: int = 10_000) -> None:
         self.members = frozenset(members)
@@ -114,7 +114,7 @@ def test_a_member_that_comes_into_the_set_is_waited_for() -> None:
     assert not shard.barriers.is_done(number)
 
 
-def test_an_older_acknowledgement_takes_nothing_back() -> None:
+def test_an_older_acknowledgement_changes_nothing() -> None:
     shard = Shard(ONE)
     shard.note(range_of("a", 0, 1))
     shard.note(range_of("a", 1, 2))
@@ -127,17 +127,17 @@ def test_an_older_acknowledgement_takes_nothing_back() -> None:
 
 def test_callbacks_run_in_the_order_of_their_barriers_after_the_ends_are_committed() -> None:
     shard = Shard(ONE)
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     for end in (1, 2, 3):
         number = shard.note(range_of("a", end - 1, end))
-        shard.barriers.when(number, lambda end=end: seen.append((end, shard.barriers.committed["a"])))  # type: ignore[misc]
+        shard.barriers.when(number, lambda end=end: calls.append((end, shard.barriers.committed["a"])))  # type: ignore[misc]
         shard.barriers.synced(number)
 
     shard.barriers.acked(ONE, 2)
 
-    assert seen == [(1, 2), (2, 2)]
-    shard.barriers.when(1, lambda: seen.append((0, 0)))
-    assert seen[-1] == (0, 0)
+    assert calls == [(1, 2), (2, 2)]
+    shard.barriers.when(1, lambda: calls.append((0, 0)))
+    assert calls[-1] == (0, 0)
 
 
 def test_a_thread_waits_until_its_barrier_is_done() -> None:
@@ -225,13 +225,13 @@ def test_memory_is_bounded_however_many_changes_are_noted() -> None:
     for number in range(1000):
         shard.note(range_of("a", number, number + 1))
 
-    kept = len(shard.barriers._kept)
+    count = len(shard.barriers._kept)
 
-    assert 64 - 64 // 16 <= kept <= 64
-    shard.barriers.start(ONE, 1000 - kept)
+    assert 64 - 64 // 16 <= count <= 64
+    shard.barriers.start(ONE, 1000 - count)
     round = shard.barriers.round(ONE, 1 << 20)
     assert round is not None
-    assert (round.is_behind, round.barrier, len(round.changes)) == (False, 1000, kept)
+    assert (round.is_behind, round.barrier, len(round.changes)) == (False, 1000, count)
 
 
 def test_the_data_of_a_range_does_not_count_as_kept_memory() -> None:
@@ -240,7 +240,7 @@ def test_the_data_of_a_range_does_not_count_as_kept_memory() -> None:
     assert (size_of(change), kept_size_of(change)) == (CHANGE_SIZE + 1000, CHANGE_SIZE)
 
 
-def test_the_age_of_the_oldest_unacknowledged_barrier_is_known() -> None:
+def test_barriers_return_the_time_of_the_oldest_one_that_is_not_acknowledged() -> None:
     shard = Shard(ONE)
     shard.note(range_of("a", 0, 1), at=5.0)
     shard.note(range_of("a", 1, 2), at=7.0)
@@ -283,3 +283,52 @@ def test_a_new_mastership_commits_its_tails_and_never_goes_back() -> None:
     barriers.commit({"a": 3})
 
     assert barriers.committed == {"a": 5}
+
+
+def test_committed_ends_are_listed_from_any_move_on() -> None:
+    barriers = Barriers(frozenset, {"a": 1, "b": 1}, {}, {"a": 1, "b": 1})
+
+    assert barriers.ends_since(-1) == {"a": 1, "b": 1}
+    assert barriers.ends_since(barriers.moves) == {}
+
+    start = barriers.moves
+    barriers.commit({"a": 2})
+    middle = barriers.moves
+    barriers.commit({"b": 3, "c": 0})
+    barriers.commit({"b": 2})
+
+    assert barriers.ends_since(start) == {"a": 2, "b": 3, "c": 0}
+    assert barriers.ends_since(middle) == {"b": 3, "c": 0}
+    assert barriers.ends_since(barriers.moves) == {}
+
+
+def test_the_ends_of_one_move_are_found_without_a_walk_over_all_logs() -> None:
+    logs = {f"log-{number}": 0 for number in range(10_000)}
+    barriers = Barriers(frozenset, logs, {}, logs)
+    names: list[str] = []
+
+    class Watched(dict[str, int]):
+        def __getitem__(self, log: str) -> int:
+            names.append(log)
+            return super().__getitem__(log)
+
+    barriers.committed = Watched(barriers.committed)
+    start = barriers.moves
+    number = barriers.next(range_of("log-5", 0, 1), 0.0)
+    barriers.synced(number)
+
+    assert barriers.ends_since(start) == {"log-5": 1}
+    assert names == ["log-5"]
+
+
+def test_the_thread_that_receives_acknowledgements_must_not_wait_for_one() -> None:
+    barriers = Barriers(lambda: frozenset({ONE}), {"a": 0}, {}, {})
+    barriers.forbid_waiting()
+    number = barriers.next(range_of("a", 0, 1), 0.0)
+    barriers.synced(number)
+
+    with pytest.raises(AssertionError, match="wait for itself"):
+        barriers.wait(number)
+
+    barriers.acked(ONE, number)
+    barriers.wait(number)

@@ -28,7 +28,7 @@ def view_of(
     unreached: tuple[int, ...] = (),
     dead: int | None = None,
 ) -> RegistryView:
-    """A view in which, if nothing else is said, replica 0 was master and is gone."""
+    """Returns a view in which, by default, replica 0 was master and is gone."""
     state = ShardState(epoch=epoch, master=master, insync=frozenset(members or (ZERO, ONE, TWO)), nonce=nonce)
     processes = {node: nonce if node == master else f"process {node}" for node in nodes}
     return RegistryView(
@@ -37,7 +37,7 @@ def view_of(
 
 
 def candidate(view: RegistryView | None = None, me: Identity = ONE) -> tuple[Election, Proposal]:
-    """A slave that has just asked the registry."""
+    """Returns the election of a slave that has just asked the registry."""
     election = election_of(me)
     election.see(view or view_of(), 10.0)
     proposal = election.timer(10.0) or election.timer(20.0)
@@ -152,7 +152,9 @@ def test_living_members_that_are_preferred_go_first(me: Identity, nodes: tuple[i
     ],
     ids=["the same", "lost its memory", "everything is on disk", "another disk", "not in the set"],
 )
-def test_only_the_member_that_stands_in_the_set_may_lead(member: Identity, is_power_safe: bool, expected: bool) -> None:
+def test_only_a_member_of_the_set_with_its_disk_and_boot_may_lead(
+    member: Identity, is_power_safe: bool, expected: bool
+) -> None:
     election = election_of(is_power_safe=is_power_safe)
 
     election.see(view_of(ZERO, member), 10.0)
@@ -177,7 +179,7 @@ def test_the_compare_and_set_keeps_the_set_and_names_this_process() -> None:
     assert proposal.state == ShardState(epoch=9, master=1, insync=frozenset({ZERO, ONE, TWO}), nonce="mine")
 
 
-def test_a_winner_leads_in_the_state_that_it_asked_for() -> None:
+def test_a_winner_leads_in_the_state_that_it_proposed() -> None:
     election, proposal = candidate()
 
     election.answered(ProposalOutcome.DONE)
@@ -197,7 +199,7 @@ def test_a_refused_candidate_waits_for_a_new_view() -> None:
     assert election.may_fetch
 
 
-def test_an_unknown_outcome_that_was_done_is_found_by_the_nonce() -> None:
+def test_a_slave_recognizes_by_its_nonce_that_an_unknown_outcome_was_done() -> None:
     election, proposal = candidate()
     election.answered(ProposalOutcome.UNKNOWN)
     view = RegistryView(state=proposal.state, version=6, nodes={1: "mine"}, unreached={})
@@ -207,7 +209,7 @@ def test_an_unknown_outcome_that_was_done_is_found_by_the_nonce() -> None:
     assert election.won == Proposal(proposal.state, 6)
 
 
-def test_an_unknown_outcome_at_the_same_version_is_asked_again_and_never_fetches() -> None:
+def test_a_candidate_with_an_unknown_outcome_at_the_same_version_asks_again_and_does_not_fetch() -> None:
     election, first = candidate()
     election.answered(ProposalOutcome.UNKNOWN)
 
@@ -218,7 +220,7 @@ def test_an_unknown_outcome_at_the_same_version_is_asked_again_and_never_fetches
     assert again == first
 
 
-def test_an_unknown_outcome_at_a_higher_version_is_over() -> None:
+def test_a_higher_version_settles_an_unknown_outcome() -> None:
     election, _ = candidate()
     election.answered(ProposalOutcome.UNKNOWN)
 
@@ -228,7 +230,7 @@ def test_an_unknown_outcome_at_a_higher_version_is_over() -> None:
     assert election.won is None
 
 
-def test_a_slave_that_the_master_hands_over_to_leads_at_once() -> None:
+def test_a_slave_that_the_master_hands_over_to_leads_without_a_proposal() -> None:
     election = election_of()
     election.fetch_sent(10.0)
 

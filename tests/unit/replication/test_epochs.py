@@ -9,7 +9,7 @@ from warren.replication.epochs import EPOCHS_MAX, Epoch, Epochs, cuts
 
 
 def epochs_of(*entries: tuple[int, int]) -> Epochs:
-    """A list of epochs, each with the tail of log `a`."""
+    """Returns a list of epochs, each with the tail of log `a`."""
     return Epochs(tuple(Epoch(epoch=epoch, master=0, began="", tails={"a": tail}) for epoch, tail in entries))
 
 
@@ -68,7 +68,7 @@ def test_a_malformed_file_is_refused_with_the_reason(data: bytes, reason: str) -
         pytest.param(epochs_of((1, 0)), epochs_of((1, 0), (2, 5)), 9, 7, 5, id="a deposed master loses its tail"),
         pytest.param(epochs_of((1, 0)), epochs_of((1, 0), (2, 5)), 3, 7, 3, id="a slave that was behind keeps all"),
         pytest.param(
-            epochs_of((1, 0), (2, 4)), epochs_of((1, 0), (3, 6)), 9, 9, 4, id="both went on alone from epoch 1"
+            epochs_of((1, 0), (2, 4)), epochs_of((1, 0), (3, 6)), 9, 9, 4, id="both continued alone from epoch 1"
         ),
         pytest.param(
             epochs_of((1, 0), (2, 8)), epochs_of((1, 0), (3, 6)), 9, 9, 6, id="the master's epoch ended earlier"
@@ -79,7 +79,7 @@ def test_a_malformed_file_is_refused_with_the_reason(data: bytes, reason: str) -
         pytest.param(
             epochs_of((1, 0), (2, 5), (3, 4)), epochs_of((1, 0), (4, 6)), 7, 6, 4, id="the same on the slave's side"
         ),
-        pytest.param(epochs_of((1, 0), (2, 8)), epochs_of((1, 0), (3, 8)), 6, 9, 6, id="never behind the own tail"),
+        pytest.param(epochs_of((1, 0), (2, 8)), epochs_of((1, 0), (3, 8)), 6, 9, 6, id="never after its own tail"),
         pytest.param(epochs_of((1, 0)), epochs_of((2, 0)), 5, 5, None, id="no epoch in common"),
         pytest.param(Epochs(), epochs_of((2, 0)), 5, 5, None, id="records without an epoch"),
         pytest.param(Epochs(), epochs_of((2, 0)), 0, 5, 0, id="an empty store has nothing to lose"),

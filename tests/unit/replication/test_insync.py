@@ -1,4 +1,4 @@
-"""The in-sync set: what counts while it changes, who leaves and who comes, and outcomes that are not known."""
+"""The in-sync set: who counts while it changes, who leaves and who comes in, and unknown outcomes."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ def test_members_leave_in_their_order_down_to_the_minimum() -> None:
     assert insync_of(ONE, TWO, min_insync=1).wish([TWO, ONE], {}) == members(ME)
 
 
-def test_the_master_never_leaves_by_its_own_wish() -> None:
+def test_the_master_never_proposes_a_set_without_itself() -> None:
     assert insync_of(ONE, TWO, min_insync=1).wish([ME], {}) is None
 
 
-def test_a_replica_that_is_welcomed_counts_at_once_and_comes_in_at_its_mark() -> None:
+def test_a_replica_counts_when_it_is_welcomed_and_comes_in_at_its_mark() -> None:
     insync = insync_of(ONE)
 
     insync.welcome(TWO, 5)
@@ -148,7 +148,7 @@ def test_a_replica_that_is_dismissed_no_longer_counts_but_a_member_does() -> Non
     assert insync.others() == members(ONE)
 
 
-def test_another_disk_takes_the_place_of_the_old_one_and_both_count_meanwhile() -> None:
+def test_another_disk_replaces_the_old_one_and_both_count_until_it_has() -> None:
     insync = insync_of(ONE)
     insync.welcome(ONE_NEW, 5)
 

@@ -57,7 +57,7 @@ def test_an_answer_alone_does_not_lengthen_the_lease() -> None:
     assert not lease.is_held(11.0)
 
 
-def test_the_lease_ends_before_a_slave_leads_whatever_their_rates_within_the_allowance() -> None:
+def test_the_lease_ends_before_a_slave_leads_at_all_rates_within_the_allowance() -> None:
     timing = TimeLimits(lease_s=1.0)
     fast_slave, slow_master = 1 + RATE_ALLOWANCE / 2, 1 - RATE_ALLOWANCE / 2
 

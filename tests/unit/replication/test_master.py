@@ -54,7 +54,7 @@ def master_of(*members: Identity, min_insync: int = 2, tail: int = 3) -> Master:
 
 
 def serving(*members: Identity, min_insync: int = 2) -> Master:
-    """A master of which the members have joined and acknowledged barrier 1."""
+    """Returns a master whose members have joined and acknowledged barrier 1."""
     master = master_of(*members, min_insync=min_insync)
     master.start(0.0)
     master.epochs_kept(0.0)
@@ -128,10 +128,10 @@ def test_a_slave_that_joins_early_is_answered_when_the_epochs_are_kept() -> None
     master.start(0.0)
 
     early = join(master, ONE)
-    kept = master.epochs_kept(0.0)
+    actions = master.epochs_kept(0.0)
 
     assert early == []
-    assert isinstance(answers(kept)[0], ShardJoined)
+    assert isinstance(answers(actions)[0], ShardJoined)
 
 
 def test_tails_are_shown_and_requests_taken_only_after_barrier_1() -> None:
@@ -156,10 +156,10 @@ def test_a_master_that_is_alone_serves_by_itself() -> None:
     master = master_of(min_insync=1)
     master.start(0.0)
 
-    kept = master.epochs_kept(0.0)
+    actions = master.epochs_kept(0.0)
     opened = master.store_opened(0.0)
 
-    assert of_kind(LiftVisible, kept) == [LiftVisible({"a": 3})]
+    assert of_kind(LiftVisible, actions) == [LiftVisible({"a": 3})]
     assert of_kind(Serve, opened) == [Serve()]
     assert master.may_tell_ends(1e9)
 
@@ -299,7 +299,7 @@ def test_a_master_that_no_member_reaches_or_fetches_from_ends(now: float, expect
     assert bool(of_kind(EndProcess, actions)) is expected
 
 
-def test_a_member_whose_process_is_gone_leaves_the_set_at_once() -> None:
+def test_a_member_whose_process_is_gone_leaves_the_set_with_the_next_view() -> None:
     master = serving(ONE, TWO)
 
     (propose,) = of_kind(Propose, master.see(view_of(master, nodes=(0, 1)), 0.1))
@@ -310,7 +310,7 @@ def test_a_member_whose_process_is_gone_leaves_the_set_at_once() -> None:
     assert master.insync.others() == {ONE}
 
 
-def test_a_member_that_lags_leaves_the_set_and_barriers_go_on() -> None:
+def test_a_member_that_lags_leaves_the_set_and_barriers_no_longer_wait_for_it() -> None:
     master = serving(ONE, TWO)
     number = put(master)
     master.wake(0.0)
@@ -373,7 +373,7 @@ def test_a_slave_that_is_welcomed_and_lags_is_no_longer_counted() -> None:
     assert master.insync.others() == {ONE}
 
 
-def test_an_unknown_outcome_is_read_and_then_asked_again_in_any_case() -> None:
+def test_after_an_unknown_outcome_the_master_reads_and_always_proposes_again() -> None:
     master = serving(ONE)
     join(master, TWO)
     fetch(master, TWO, follows=0, acked=1)
@@ -397,13 +397,13 @@ def test_a_hand_over_waits_for_the_last_barrier_and_stops_reads_before_it_asks()
     master = serving(ONE, TWO)
     master.see(view_of(master), 0.0)
     number = put(master)
-    wanted = master.hand_over_to(2, 0.0)
+    first_actions = master.hand_over_to(2, 0.0)
     waiting = master.wake(0.0)
 
     fetch(master, ONE, follows=1, acked=number, now=0.1)
     actions = fetch(master, TWO, follows=1, acked=number, now=0.1)
 
-    assert wanted
+    assert first_actions
     assert not master.takes_puts(0.0)
     assert of_kind(Propose, waiting) == []
     (propose,) = of_kind(Propose, actions)
@@ -437,3 +437,36 @@ def test_a_hand_over_names_the_process_that_has_joined() -> None:
     join(master, ONE._replace(incarnation="another disk"), number=2)
 
     assert not master.hand_over_to(1, 0.0)
+
+
+def test_a_set_below_the_minimum_takes_no_puts_until_it_has_grown() -> None:
+    master = serving(min_insync=2)
+
+    assert not master.takes_puts(0.0)
+    assert master.is_short_of_replicas(0.0)
+    assert serving(ONE, min_insync=2).takes_puts(0.0)
+
+
+def test_a_replica_that_is_removed_leaves_the_set() -> None:
+    master = serving(ONE, TWO, min_insync=2)
+
+    master.change_settings((0, 1), 2)
+    proposed = of_kind(Propose, master.see(view_of(master), 0.1))
+
+    assert [each.proposal.state.insync for each in proposed] == [frozenset({ME, ONE})]
+
+
+def test_a_smaller_minimum_lets_the_set_shrink_further() -> None:
+    master = serving(ONE, min_insync=2)
+
+    master.change_settings((0, 1, 2), 1)
+    proposed = of_kind(Propose, master.see(view_of(master, nodes=(0, 2)), 0.1))
+
+    assert [each.proposal.state.insync for each in proposed] == [frozenset({ME})]
+
+
+def test_a_master_measures_the_silence_of_a_slave_that_has_joined() -> None:
+    master = serving(ONE)
+
+    assert master.silent_s(1, 0.5) == 0.5
+    assert master.silent_s(2, 0.5) is None

@@ -16,7 +16,7 @@ from warren.replication.mastership import (
 )
 
 
-def test_a_promotion_serves_after_all_three_events_whichever_of_the_last_two_comes_first() -> None:
+def test_a_promotion_serves_after_all_three_events_with_the_last_two_in_any_order() -> None:
     for order in permutations(PromotionEvent):
         step = Promotion.KEEPING_EPOCHS
         if order[0] is not PromotionEvent.EPOCHS_KEPT:
@@ -33,7 +33,7 @@ def test_no_event_of_a_promotion_comes_twice() -> None:
     assert not any((Promotion.SERVING, event) in PROMOTION for event in PromotionEvent)
 
 
-def test_a_hand_over_that_was_proposed_has_no_way_back() -> None:
+def test_a_hand_over_that_was_proposed_cannot_be_taken_back() -> None:
     reached = {HandOver.PROPOSED}
     for _ in HandOver:
         reached |= {

@@ -45,7 +45,7 @@ def test_a_malformed_state_is_refused_with_the_reason(data: bytes, reason: str) 
         ShardState.from_json(data)
 
 
-def test_the_next_master_keeps_the_set_and_stands_in_it_as_it_is_now() -> None:
+def test_the_next_master_keeps_the_set_and_is_in_it_with_its_present_identity() -> None:
     now = ONE._replace(boot="another boot")
 
     state = STATE.led_by(now, "q")
@@ -54,7 +54,7 @@ def test_the_next_master_keeps_the_set_and_stands_in_it_as_it_is_now() -> None:
     assert state.insync == {ZERO, now, TWO}
 
 
-def test_a_replica_stands_in_the_set_as_one_identity_or_not_at_all() -> None:
+def test_a_replica_is_in_the_set_with_one_identity_or_not_at_all() -> None:
     assert STATE.identity_of(2) == TWO
     assert STATE.identity_of(3) is None
 

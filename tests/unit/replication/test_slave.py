@@ -25,7 +25,7 @@ from warren.replication.actions import (
     StartFromNothing,
     WriteState,
 )
-from warren.replication.changes import CommittedEnds, Item, LogRange
+from warren.replication.changes import CommittedEnds, Item, LogRange, RemovedLog
 from warren.replication.election import Election
 from warren.replication.epochs import Epoch, Epochs
 from warren.replication.messages import (
@@ -61,7 +61,7 @@ def view_of(
 
 
 def slave_at(link: Link) -> Slave:
-    """A slave that has come so far on its first link, at time 10."""
+    """Returns a slave that has reached this step on its first link, at time 10."""
     election = Election(ME, "mine", TIMING, (0, 1), 1, is_power_safe=True, now=0.0)
     slave = Slave(election, TIMING, now=0.0, size_max=100)
     joined = ShardJoined(epoch=8, link=LINK, epochs=EPOCHS, first={}, cuts={"a": 3}, barrier=4)
@@ -127,7 +127,36 @@ def test_logs_are_cut_before_the_epochs_are_kept_and_the_epochs_before_anything_
     assert isinstance(ask.request, ListState)
 
 
-def test_a_long_list_of_state_files_is_asked_for_in_parts() -> None:
+def test_a_slave_knows_what_is_committed_as_far_as_its_master_has_said_on_this_link() -> None:
+    slave = slave_at(Link.FETCHING)
+    slave.received(round_of(CommittedEnds({"a": 3, "b": 7})), 10.0)
+    slave.received(round_of(CommittedEnds({"a": 4}), RemovedLog("b"), number=2), 10.0)
+    committed = dict(slave.committed)
+
+    slave.connection_lost(LINK, 10.0)
+    slave.disk_done(10.0)
+    slave.timer(11.0)
+
+    assert committed == {"a": 4}
+    assert (slave.state, slave.committed) == (Link.JOINING, {})
+
+
+def test_a_slave_has_caught_up_when_it_has_all_older_records() -> None:
+    slaves = [slave_at(link) for link in Link]
+    caught_up = {slave.state for slave in slaves if slave.has_caught_up}
+    behind = slave_at(Link.JOINING)
+    behind.received(ShardJoined(epoch=8, link=LINK, epochs=EPOCHS, first={}, cuts={"a": 3}, barrier=0), 10.0)
+    behind.state = Link.FETCHING
+    caught_up_after = [behind.has_caught_up]
+    for number, barrier in ((1, 0), (2, 4)):
+        behind.received(round_of(CommittedEnds({}), number=number, barrier=barrier), 10.0)
+        caught_up_after.append(behind.has_caught_up)
+
+    assert caught_up == {Link.FETCHING, Link.APPLYING}
+    assert caught_up_after == [False, False, True]
+
+
+def test_a_long_list_of_state_files_is_fetched_in_parts() -> None:
     slave = slave_at(Link.LISTING)
 
     (more,) = slave.received(
@@ -145,14 +174,14 @@ def test_state_files_that_differ_are_fetched_and_those_that_the_master_lacks_are
     slave = slave_at(Link.COMPARING)
 
     (ask,) = slave.state_compared(["f", "h"], ["g"], 10.0)
-    (rest,) = slave.received(StateFetched(epoch=8, link=LINK, contents={"f": b"1"}), 10.0)
+    (next_request,) = slave.received(StateFetched(epoch=8, link=LINK, contents={"f": b"1"}), 10.0)
     write = slave.received(StateFetched(epoch=8, link=LINK, contents={"h": None}), 10.0)
 
     assert isinstance(ask, SendRequest)
-    assert isinstance(rest, SendRequest)
+    assert isinstance(next_request, SendRequest)
     assert isinstance(ask.request, FetchState)
-    assert isinstance(rest.request, FetchState)
-    assert (list(ask.request.paths), list(rest.request.paths)) == (["f", "h"], ["h"])
+    assert isinstance(next_request.request, FetchState)
+    assert (list(ask.request.paths), list(next_request.request.paths)) == (["f", "h"], ["h"])
     assert write == [WriteState({"g": None, "f": b"1", "h": None})]
 
 
@@ -195,7 +224,7 @@ def test_a_round_without_changes_needs_no_disk() -> None:
     ],
     ids=["another number", "another link", "another kind"],
 )
-def test_an_answer_that_is_not_waited_for_changes_nothing(answer: ShardFetched | StateFetched) -> None:
+def test_an_answer_that_the_slave_does_not_wait_for_changes_nothing(answer: ShardFetched | StateFetched) -> None:
     slave = slave_at(Link.FETCHING)
 
     assert slave.received(answer, 11.0) == []
@@ -274,7 +303,7 @@ def test_a_refused_candidate_reads_the_registry() -> None:
     assert slave.outcome(ProposalOutcome.REFUSED, 12.1) == [ReadRegistry()]
 
 
-def test_a_new_master_is_joined_at_once() -> None:
+def test_a_slave_joins_a_new_master_without_a_delay() -> None:
     slave = slave_at(Link.FETCHING)
 
     actions = slave.see(view_of(epoch=9, nonce="another", version=6), 11.0)
@@ -292,7 +321,7 @@ def test_a_new_master_waits_until_the_disk_has_finished_for_the_old_one() -> Non
     assert of_kind(SendJoin, actions) == [SendJoin(0, LinkId("mine", 2), 9)]
 
 
-def test_a_member_says_when_the_master_is_silent_and_takes_it_back() -> None:
+def test_a_member_notes_that_the_master_is_silent_and_clears_the_note_when_it_answers() -> None:
     slave = slave_at(Link.FETCHING)
     slave.timer(12.0)
     slave.timer(12.2)

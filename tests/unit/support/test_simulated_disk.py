@@ -1,4 +1,4 @@
-"""The simulated disk loses what a real one may lose, and nothing else. Each promise is seen to happen."""
+"""The simulated disk loses what a real one may lose, and nothing else. Each loss is seen to happen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _disk_with_file(content: bytes = b"", **options: int) -> tuple[SimulatedFile
 
 
 def _after_cuts(disk: SimulatedFileSystem, path: str = "/log/file") -> Iterator[bytes | None]:
-    """The file after each of many cuts at this moment; None where it is gone."""
+    """Returns the file after each of many cuts at this moment; None if it does not exist."""
     for seed in SEEDS:
         yield _content(disk.after_power_cut(seed), path)
 
@@ -94,7 +94,7 @@ def test_a_page_may_be_durable_at_a_state_in_between() -> None:
     assert OLD * PAGE_SIZE not in set(_after_cuts(disk))
 
 
-def test_pages_are_written_back_without_being_asked() -> None:
+def test_pages_are_written_back_without_a_sync() -> None:
     disk, file = _disk_with_file(OLD * PAGE_SIZE)
     file.write(0, NEW * PAGE_SIZE)
 
@@ -124,7 +124,7 @@ def test_a_length_is_volatile_until_the_file_is_synced(change: Callable[[Simulat
     assert lengths_after == {length}
 
 
-def test_the_bytes_behind_a_lost_truncate_come_back() -> None:
+def test_the_bytes_after_a_lost_truncate_come_back() -> None:
     disk, file = _disk_with_file(OLD * 2 * PAGE_SIZE)
     file.truncate(PAGE_SIZE)
 
@@ -156,7 +156,7 @@ def test_a_new_name_is_volatile_until_its_directory_is_synced() -> None:
     assert set(_after_cuts(disk, "/log/new")) == {b""}
 
 
-def test_the_bytes_of_a_lost_file_are_gone_though_they_were_synced() -> None:
+def test_the_bytes_of_a_lost_file_are_lost_though_they_were_synced() -> None:
     disk, _ = _disk_with_file()
     new = disk.open("/log/new", writable=True, create=True)
     new.write(0, NEW)
@@ -345,7 +345,7 @@ def test_a_map_is_the_file_itself() -> None:
     assert view[:2] == NEW + OLD
 
 
-def test_a_mapped_write_behind_the_end_is_noticed() -> None:
+def test_a_mapped_write_past_the_end_is_noticed() -> None:
     _, file = _disk_with_file(OLD * 100)
     file.map(100, writable=True)[100] = 1
 
@@ -399,27 +399,27 @@ def test_calls_after_the_cut_change_nothing() -> None:
 
 
 def test_a_line_cutter_cuts_between_any_two_lines() -> None:
-    seen = set()
+    contents = set()
     for line in range(1, 5):
         disk, file = _disk_with_file(bytes(3))
         view = file.map(3, writable=True)
         with pytest.raises(PowerCut), LineCutter(disk, line, directory=__file__):
             _three_stores(view)
-        seen.add(_content(disk.after_process_kill()))
+        contents.add(_content(disk.after_process_kill()))
 
-    assert seen == {bytes([0, 0, 0]), bytes([1, 0, 0]), bytes([1, 1, 0]), bytes([1, 1, 1])}
+    assert contents == {bytes([0, 0, 0]), bytes([1, 0, 0]), bytes([1, 1, 0]), bytes([1, 1, 1])}
 
 
 def test_a_line_cutter_cuts_in_the_midst_of_a_store() -> None:
-    seen = set()
+    contents = set()
     for seed in SEEDS:
         disk, file = _disk_with_file(OLD * 24, seed=seed)
         view = file.map(24, writable=True)
         with pytest.raises(PowerCut), LineCutter(disk, 2, directory=__file__):
             _one_long_store(view)
-        seen.add(_content(disk.after_process_kill()))
+        contents.add(_content(disk.after_process_kill()))
 
-    assert seen == {NEW * 24, OLD * 24, NEW * 8 + OLD * 16, NEW * 16 + OLD * 8}
+    assert contents == {NEW * 24, OLD * 24, NEW * 8 + OLD * 16, NEW * 16 + OLD * 8}
 
 
 def test_a_line_cutter_without_a_line_counts_and_does_not_cut() -> None:

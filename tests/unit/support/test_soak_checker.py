@@ -1,10 +1,11 @@
-"""The checker of the long run reports each kind of fault: a checker that never complains proves nothing."""
+"""The checker of the long run reports each kind of fault, because a checker that never complains proves nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.soak.checker import Stored, check, check_copy
+from tests.soak.cluster.run import longest_gap
 from tests.soak.history import Event
 
 
@@ -12,9 +13,9 @@ def event(kind: str, at_ns: int, who: str = "a", **facts: Any) -> Event:
     return Event(kind, at_ns, who, facts)
 
 
-def put(*ids: str, at_ns: int = 0, done: bool = True, **facts: Any) -> list[Event]:
+def put(*ids: str, at_ns: int = 0, is_done: bool = True, **facts: Any) -> list[Event]:
     events = [event("puts", at_ns, ids=list(ids), **facts)]
-    return [*events, event("put", at_ns + 1, ids=list(ids))] if done else events
+    return [*events, event("put", at_ns + 1, ids=list(ids))] if is_done else events
 
 
 def kinds(events: list[Event], stored: list[Stored]) -> list[str]:
@@ -40,7 +41,7 @@ def test_a_clean_history_has_no_faults() -> None:
 
 def test_a_missing_message_is_reported_as_lost() -> None:
     assert kinds(put("a/plain/1"), []) == ["lost"]
-    assert kinds(put("a/plain/1", done=False), []) == []
+    assert kinds(put("a/plain/1", is_done=False), []) == []
 
 
 def test_a_message_that_was_never_put_is_a_phantom() -> None:
@@ -48,7 +49,7 @@ def test_a_message_that_was_never_put_is_a_phantom() -> None:
 
 
 def test_a_delivered_cancelled_message_is_a_phantom() -> None:
-    events = [*put("a/delayed/1", done=False), event("cancelled", 5, ids=["a/delayed/1"])]
+    events = [*put("a/delayed/1", is_done=False), event("cancelled", 5, ids=["a/delayed/1"])]
 
     assert kinds(events, [Stored(0, 0, "a/delayed/1", 100)]) == ["phantom"]
     assert kinds(events, []) == []
@@ -68,7 +69,7 @@ def test_a_repeated_message_is_reported_as_duplicated() -> None:
 
 
 def test_half_a_transaction_is_torn() -> None:
-    events = put("a/tx/1", "a/tx/2", done=False, transaction="t")
+    events = put("a/tx/1", "a/tx/2", is_done=False, transaction="t")
 
     assert kinds(events, [Stored(0, 0, "a/tx/1", 100)]) == ["torn"]
     assert kinds(events, []) == []
@@ -128,3 +129,31 @@ def test_a_member_that_reads_backwards_is_reported() -> None:
     ]
 
     assert kinds(events, [ONE, TWO]) == ["reordered"]
+
+
+def test_only_a_clock_that_steps_before_the_delivery_excuses_an_early_message() -> None:
+    due = put("a/delayed/1", at_ns=10, due_us=200)
+    read = event("read", 30, group="g", since_ns=20, messages=[[0, 0, "a/delayed/1"]])
+    stored = [Stored(0, 0, "a/delayed/1", 100)]
+
+    assert kinds([*due, read], stored) == ["early"]
+    assert kinds([event("clock", 9), *due, read], stored) == ["early"]
+    assert kinds([*due, event("clock", 25), read], stored) == []
+    assert kinds([*due, read, event("clock", 31)], stored) == ["early"]
+
+
+def test_the_longest_time_without_a_put_of_ours_and_its_fault_are_known() -> None:
+    second = 10**9
+    events = [
+        event("fault", 0, "nemesis", fault="kill"),
+        *put("warren-1/plain/0", at_ns=second),
+        event("fault", 2 * second, "nemesis", fault="cut"),
+        event("put", 3 * second, "kafka-1", ids=["kafka-1/plain/0"]),
+        event("put", 5 * second + 1, "warren-2", ids=["warren-2/plain/0"]),
+        event("fault", 6 * second, "nemesis", fault="pause"),
+        event("put", 7 * second, "warren-2", ids=["warren-2/plain/1"]),
+    ]
+    ours = [each._replace(who="warren-1") if each.who == "a" else each for each in events]
+
+    assert longest_gap(ours) == (4.0, "cut")
+    assert longest_gap(events[:2]) == (0.0, "")

@@ -1,4 +1,4 @@
-"""Batches of an outside system: its transactions are decided together with how far it got, once."""
+"""Batches of an outside system: its transactions are decided together with its progress, once."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_batch_may_be_empty(store: Store) -> None:
     assert bodies(store, "orders") == []
 
 
-def test_an_id_that_is_given_twice_happens_once(store: Store) -> None:
+def test_an_id_that_is_used_twice_happens_once(store: Store) -> None:
     stage(store, "a")
 
     assert store.commit_batch("query", 3, ["a", "a"]) == "done"
@@ -221,7 +221,7 @@ def test_positions_and_acknowledgements_are_part_of_a_batch(store: Store) -> Non
     assert bodies(store, "orders") == [b"order"]
 
 
-# --- What is remembered ---
+# --- Remembered commits ---
 
 
 def test_versions_survive_snapshots_and_openings(

@@ -54,17 +54,17 @@ def test_a_transaction_too_large_for_memory_spills_to_the_journal(
 ) -> None:
     monkeypatch.setattr(transaction_module, "TRANSACTION_MEMORY_MAX", 10_000)
     store.topic("old", version=1)
-    wanted = [b"%d:" % number + bytes(1000) for number in range(50)]
+    large = [b"%d:" % number + bytes(1000) for number in range(50)]
 
     with store.transaction() as tx:
-        for body in wanted:
+        for body in large:
             tx.put("orders", body, key=body[:3], headers={"n": body[:3]})
             tx.put("old", body, tag="t")
             assert tx.size < 12_000
         assert bodies(store, "orders") == bodies(store, "old") == []
 
-    assert bodies(store, "orders") == bodies(store, "old") == wanted
-    assert [(m.key, m.headers["n"]) for m in messages(store, "orders")] == [(body[:3], body[:3]) for body in wanted]
+    assert bodies(store, "orders") == bodies(store, "old") == large
+    assert [(m.key, m.headers["n"]) for m in messages(store, "orders")] == [(body[:3], body[:3]) for body in large]
     assert {message.tag for message in messages(store, "old")} == {"t"}
 
 
@@ -135,7 +135,7 @@ def test_finished_transactions_leave_the_journal_and_the_last_ones_are_remembere
         assert len(bodies(later, "orders")) == 300
 
 
-def test_a_prepared_transaction_keeps_its_rows_whatever_comes_after_it(
+def test_a_prepared_transaction_keeps_its_rows_during_later_writes(
     tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "JOURNAL_BLOCK_SIZE", 32 << 10)
@@ -152,8 +152,8 @@ def test_a_prepared_transaction_keeps_its_rows_whatever_comes_after_it(
 
     with open_store(tmp_path, clock) as later:
         assert later.commit("waiting") == "done"
-        found = bodies(later, "orders")
-    assert found == [b"order"] * 200 + [b"l" * 1000, b"m" * 1000, b"order"]
+        stored = bodies(later, "orders")
+    assert stored == [b"order"] * 200 + [b"l" * 1000, b"m" * 1000, b"order"]
 
 
 def test_many_rows_are_retired_even_if_events_are_few(
@@ -177,7 +177,7 @@ def test_opening_the_store_replays_few_events(
     monkeypatch.setattr(journal, "EVENTS_PER_SNAPSHOT_MAX", 20)
     with open_store(tmp_path, clock) as store:
         for number in range(300):
-            # What is remembered of these weighs more than what happens.
+            # The remembered outcomes are larger than the events.
             put_two(store.transaction(id=f"{number}" + "x" * 150)).commit()
         log = store._coordinator._made_journal().log
         waiting = store.transaction(id="waiting")
@@ -186,10 +186,10 @@ def test_opening_the_store_replays_few_events(
         numbers = [marked.number for marked in log.markers(0, b"transaction ") if marked.marker == b"snapshot"]
 
     with open_store(tmp_path, clock) as later:
-        found = later._coordinator._made_journal()
-        replayed = list(found.log.markers(numbers[-1] + 1, b"transaction "))
+        opened = later._coordinator._made_journal()
+        replayed = list(opened.log.markers(numbers[-1] + 1, b"transaction "))
         assert len(replayed) <= 24
-        assert found._last_snapshot() == numbers[-1]
+        assert opened._last_snapshot() == numbers[-1]
         assert [prepared.id for prepared in later.recover()] == ["waiting"]
         assert later.commit("0" + "x" * 150) == "done"
 
@@ -205,7 +205,7 @@ def test_staged_rows_are_retired_by_the_process_that_decides(
         tx.put_columns("orders", pa.record_batch({"body": [bytes(20_000)]}))
     tx.prepare()
     log = store._coordinator._made_journal().log
-    # While nothing can be retired a snapshot would be in vain.
+    # While nothing can be retired, a snapshot would be useless.
     assert b"snapshot" not in [marked.marker for marked in log.markers(0)]
     assert journal_size(store) > 600_000
 
@@ -219,37 +219,37 @@ def test_a_snapshot_is_on_disk_before_its_events_are_retired(store: Store, monke
     monkeypatch.setattr(journal, "EVENTS_PER_SNAPSHOT", 5)
     put_two(store.transaction()).commit()
     log = store._coordinator._made_journal().log
-    seen: list[bool] = []
+    synced: list[bool] = []
 
     def retire(*, before: int) -> int:
-        seen.append(log._files.index().synced >= log.end)
+        synced.append(log._files.index().synced >= log.end)
         return log.first
 
     monkeypatch.setattr(log, "retire", retire)
     for _ in range(5):
         put_two(store.transaction()).commit()
 
-    assert seen
-    assert all(seen)
+    assert synced
+    assert all(synced)
 
 
 def test_ended_transactions_are_remembered_up_to_a_limit() -> None:
-    known = journal.Transactions()
+    transactions = journal.Transactions()
 
     for number in range(TRANSACTIONS_REMEMBERED_MAX + 5):
-        known.end(str(number), State.DONE)
+        transactions.end(str(number), State.DONE)
 
-    assert len(known.ended) == TRANSACTIONS_REMEMBERED_MAX
-    assert known.state("4") == "unknown"
-    assert known.state("5") == "done"
+    assert len(transactions.ended) == TRANSACTIONS_REMEMBERED_MAX
+    assert transactions.state("4") == "unknown"
+    assert transactions.state("5") == "done"
 
 
-# --- What the document says ---
+# --- The document ---
 
 
 def test_the_events_are_those_of_the_document(store: Store) -> None:
     document = (ROOT / "docs/formats.md").read_text()
-    wanted = {
+    expected = {
         kind.encode(): fields.split(", ") for kind, fields in rows(document, "Files of a store", "event", "fields")
     }
     tx = store.transaction(id="a")
@@ -261,9 +261,9 @@ def test_the_events_are_those_of_the_document(store: Store) -> None:
         store._coordinator._made_journal()._write_snapshot()
 
     log = store._coordinator._made_journal().log
-    found = {marked.marker: json.loads(log.read(marked.number)[0].body) for marked in log.markers(0, MARKER_START)}
-    assert {kind: list(event) for kind, event in found.items()} == wanted
-    assert list(found[b"batch"]["entries"][0]) == wanted[b"changed"]
-    (target,) = found[b"batch"]["entries"][0]["targets"]
+    events = {marked.marker: json.loads(log.read(marked.number)[0].body) for marked in log.markers(0, MARKER_START)}
+    assert {kind: list(event) for kind, event in events.items()} == expected
+    assert list(events[b"batch"]["entries"][0]) == expected[b"changed"]
+    (target,) = events[b"batch"]["entries"][0]["targets"]
     assert target == ["orders", 0, None, 0, [[0, 1, True]]]
     assert next(log.markers(0)).marker.startswith(MARKER_START)

@@ -1,4 +1,4 @@
-"""Producers: a put that is tried again after an unknown outcome is written once."""
+"""Producers: a put that is repeated after an unknown outcome is written once."""
 
 from __future__ import annotations
 
@@ -203,15 +203,15 @@ def test_a_partly_written_batch_is_completed_also_after_partitions_were_added(
 ) -> None:
     store = open_store(tmp_path, clock)
     topic = store.topic("orders", version=version, partitions=3)
-    wanted = [b"%d" % number for number in range(30)]
-    keys = wanted if version == 2 else None
+    rows = [b"%d" % number for number in range(30)]
+    keys = rows if version == 2 else None
     producer = store.producer("loader-1")
     producer.put("orders", b"first", partition=2)
     with monkeypatch.context() as patched:
         # With keys one of three partitions is written; version 1 has no keys, and all goes to one.
         kill_at(patched, topic.logs[1] if version == 2 else topic.logs[2], "append_many")
         with pytest.raises(Killed):
-            producer.put_many("orders", wanted, keys=keys, sequence=2)
+            producer.put_many("orders", rows, keys=keys, sequence=2)
     if version == 2:
         assert 0 < len(bodies(store, "orders")) < 31
     die(store)
@@ -222,9 +222,9 @@ def test_a_partly_written_batch_is_completed_also_after_partitions_were_added(
         later.topic("orders").configure(partitions=5)
         again = later.producer("loader-1")
         assert again.sequence == 1
-        assert again.put_many("orders", wanted, keys=keys, sequence=2) is not None
-        assert again.put_many("orders", wanted, keys=keys, sequence=2) is None
-        assert sorted(bodies(later, "orders")) == sorted([*wanted, b"first"])
+        assert again.put_many("orders", rows, keys=keys, sequence=2) is not None
+        assert again.put_many("orders", rows, keys=keys, sequence=2) is None
+        assert sorted(bodies(later, "orders")) == sorted([*rows, b"first"])
 
 
 def test_the_note_is_written_at_intervals_and_limits_the_scan(
@@ -342,7 +342,7 @@ def test_a_torn_message_of_version_1_does_not_count_as_put(torn: Content) -> Non
     assert NumberedPut.of_id(id, "loader-1", torn) is None
 
 
-def test_ids_of_an_earlier_release_are_known() -> None:
+def test_ids_of_an_earlier_release_are_recognised() -> None:
     digest = hashlib.sha256(b"loader-1").hexdigest()[:10]
 
     assert NumberedPut.of_id(f"{digest}-1f-0-2-10", "loader-1", Content(b"", "", -1)) == NumberedPut(31, 2, 16)
@@ -372,7 +372,7 @@ def put_all(producer: Producer, last: int, topics: list[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_number_is_written_once_whatever_the_power_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_number_is_written_once_despite_power_cuts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_module, "PRODUCER_NOTE_PUTS", 7)
     random, disk, clock = Random(seed), SimulatedFileSystem(seed=seed), SimulatedClock()
     topics = ["synced", "loose", "old"]
@@ -402,5 +402,5 @@ def test_every_number_is_written_once_whatever_the_power_does(seed: int, monkeyp
         for sequence in range(1, last + 1)
         for suffix in ([b"-%d" % row for row in range(6)] if sequence % 3 == 0 else [b""])
     ]
-    found = [body for name in topics for body in bodies(store, name)]
-    assert sorted(found) == sorted(expected)
+    stored = [body for name in topics for body in bodies(store, name)]
+    assert sorted(stored) == sorted(expected)

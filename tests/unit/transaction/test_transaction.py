@@ -1,4 +1,4 @@
-"""Transactions: all of it or nothing, decided once, by whichever process."""
+"""Transactions: all of it or nothing, decided once, by any process."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_messages_come_with_all_they_have_and_in_order(store: Store) -> None:
         tx.put_many("orders", [b"5"], tag="c", headers=[{"h": b"5"}], corr_offsets=[8])
         tx.put("audit", b"")
 
-    found = [(m.body, m.key, m.tag, dict(m.headers), m.id, m.corr_offset) for m in messages(store, "orders")]
-    assert found == [
+    fields = [(m.body, m.key, m.tag, dict(m.headers), m.id, m.corr_offset) for m in messages(store, "orders")]
+    assert fields == [
         (b"1", b"k", "eu.de", {"trace": b"7"}, "one", 5),
         (b"2", None, "", {}, "", -1),
         (b"3", b"x", "a", {}, "three", -1),
@@ -132,7 +132,7 @@ def test_a_topic_that_is_not_there_is_made(store: Store) -> None:
     assert bodies(store, "new") == [b"one"]
 
 
-def test_version_1_takes_part_with_ids_of_its_own(store: Store) -> None:
+def test_version_1_takes_part_with_its_own_ids(store: Store) -> None:
     store.topic("old", version=1, partitions=2)
 
     with store.transaction() as tx:
@@ -140,10 +140,10 @@ def test_version_1_takes_part_with_ids_of_its_own(store: Store) -> None:
             tx.put("old", b"%d" % number, id="mine" if number == 3 else "")
         tx.put("orders", b"order")
 
-    found = messages(store, "old")
-    assert sorted(message.body for message in found) == [b"0", b"1", b"2", b"3"]
-    assert len({message.id for message in found}) == 4
-    assert "mine" in {message.id for message in found}
+    stored = messages(store, "old")
+    assert sorted(message.body for message in stored) == [b"0", b"1", b"2", b"3"]
+    assert len({message.id for message in stored}) == 4
+    assert "mine" in {message.id for message in stored}
 
 
 def test_an_empty_transaction_is_done(store: Store) -> None:
@@ -170,19 +170,19 @@ def test_one_record_in_one_partition_is_committed_without_the_journal(store: Sto
     assert len(messages(store, "orders")) == 100
 
 
-@pytest.mark.parametrize("what", ["id", "two partitions", "version 1", "too large", "too many", "prepared", "delay"])
-def test_a_transaction_of_several_records_goes_through_the_journal(store: Store, what: str) -> None:
-    store.topic("orders", partitions=2, version=1 if what == "version 1" else 2, block_size=1 << 20)
+@pytest.mark.parametrize("reason", ["id", "two partitions", "version 1", "too large", "too many", "prepared", "delay"])
+def test_a_transaction_of_several_records_goes_through_the_journal(store: Store, reason: str) -> None:
+    store.topic("orders", partitions=2, version=1 if reason == "version 1" else 2, block_size=1 << 20)
     counts = {"too large": 9, "too many": 70_000}
-    body = bytes(100_000) if what == "too large" else b"x"
+    body = bytes(100_000) if reason == "too large" else b"x"
 
-    with store.transaction(id="named" if what == "id" else None) as tx:
-        tx.put_many("orders", [body] * counts.get(what, 1), partition=0)
-        if what == "two partitions":
+    with store.transaction(id="named" if reason == "id" else None) as tx:
+        tx.put_many("orders", [body] * counts.get(reason, 1), partition=0)
+        if reason == "two partitions":
             tx.put("orders", b"y", partition=1)
-        if what == "delay":
+        if reason == "delay":
             tx.put("orders", b"y", delay=5.0)
-        if what == "prepared":
+        if reason == "prepared":
             tx.prepare()
 
     assert (Path(store.path) / "transactions" / "journal").exists()
@@ -223,7 +223,7 @@ def test_a_prepared_transaction_is_committed_from_another_process(store: Store, 
         put_two(tx)
         tx.prepare()
     assert bodies(store, "orders") == []
-    assert [(found.id, found.message_count) for found in other.recover()] == [("batch-7", 2)]
+    assert [(each.id, each.message_count) for each in other.recover()] == [("batch-7", 2)]
 
     assert other.commit("batch-7") == "done"
 
@@ -247,7 +247,7 @@ def test_a_prepared_transaction_outlives_its_process(tmp_path: Path, clock: Simu
         tx.prepare()
 
     with open_store(tmp_path, clock) as later:
-        assert [found.id for found in later.recover()] == ["batch-7"]
+        assert [each.id for each in later.recover()] == ["batch-7"]
         assert later.commit("batch-7") == "done"
         assert bodies(later, "orders") == [b"order"]
 
@@ -260,10 +260,10 @@ def test_recover_lists_times_and_sizes_oldest_first(store: Store, clock: Simulat
             tx.put("audit", b"y")
             tx.prepare()
 
-    found = store.recover()
+    prepared = store.recover()
 
-    assert [(each.id, each.message_count) for each in found] == [("batch-0", 1), ("batch-1", 2), ("batch-2", 3)]
-    assert [each.when for each in found] == [clock.now_ns() // 1000 - back for back in (2_000_000, 1_000_000, 0)]
+    assert [(each.id, each.message_count) for each in prepared] == [("batch-0", 1), ("batch-1", 2), ("batch-2", 3)]
+    assert [each.when for each in prepared] == [clock.now_ns() // 1000 - back for back in (2_000_000, 1_000_000, 0)]
 
 
 def test_an_exception_after_prepare_leaves_the_transaction_prepared(store: Store) -> None:
@@ -323,12 +323,12 @@ def test_an_unknown_transaction_is_an_error(store: Store, other: Store) -> None:
 
 
 def test_an_open_transaction_is_decided_by_id_in_its_own_process_alone(store: Store, other: Store) -> None:
-    kept, gone = put_two(store.transaction()), put_two(store.transaction())
+    own, gone = put_two(store.transaction()), put_two(store.transaction())
     for act in (other.commit, other.abort):
         with pytest.raises(NoSuchTransaction):
-            act(kept.id)
+            act(own.id)
 
-    assert store.commit(kept.id) == "done"
+    assert store.commit(own.id) == "done"
     assert store.abort(gone.id) == "aborted"
 
     assert bodies(store, "orders") == [b"order"]
@@ -358,12 +358,12 @@ def test_an_id_is_of_one_transaction_unless_that_was_aborted(store: Store, other
 
 
 def test_a_finished_transaction_takes_no_more(store: Store) -> None:
-    done, aborted, prepared = (put_two(store.transaction()) for _ in range(3))
-    done.commit()
+    committed, aborted, prepared = (put_two(store.transaction()) for _ in range(3))
+    committed.commit()
     aborted.abort()
     prepared.prepare()
 
-    for tx, error in ((done, TransactionCommitted), (aborted, TransactionAborted), (prepared, WrongState)):
+    for tx, error in ((committed, TransactionCommitted), (aborted, TransactionAborted), (prepared, WrongState)):
         with pytest.raises(error):
             tx.put("orders", b"late")
         with pytest.raises(error):
@@ -371,7 +371,7 @@ def test_a_finished_transaction_takes_no_more(store: Store) -> None:
     with pytest.raises(TransactionAborted):
         aborted.commit()
     with pytest.raises(TransactionCommitted):
-        done.prepare()
+        committed.prepare()
     assert bodies(store, "orders") == [b"order"]
 
 
@@ -412,7 +412,7 @@ def test_housekeeping_aborts_transactions_after_their_timeout(store: Store, cloc
         store.commit(short.id)
 
 
-def test_a_prepared_transaction_waits_for_ever_unless_it_has_a_timeout(
+def test_a_prepared_transaction_waits_without_a_limit_unless_it_has_a_timeout(
     store: Store, other: Store, clock: SimulatedClock
 ) -> None:
     for id, seconds in (("patient", None), ("first", 5.0), ("second", 5.0)):
@@ -426,7 +426,7 @@ def test_a_prepared_transaction_waits_for_ever_unless_it_has_a_timeout(
         other.commit("first")
     other.keep()
 
-    assert [found.id for found in store.recover()] == ["patient"]
+    assert [each.id for each in store.recover()] == ["patient"]
     with pytest.raises(TransactionAborted):
         store.commit("second")
     clock.sleep(100 * 86_400)
@@ -623,7 +623,7 @@ def test_delayed_messages_of_an_aborted_transaction_are_never_delivered(store: S
 # --- Many threads ---
 
 
-def test_threads_commit_at_once_and_each_sees_its_own(tmp_path: Path) -> None:
+def test_threads_commit_at_the_same_time_and_each_sees_its_own(tmp_path: Path) -> None:
     with warren.open(tmp_path / "store") as store:
         topics = ["a", "b", "c"]
         failures: list[BaseException] = []

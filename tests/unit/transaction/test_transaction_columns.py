@@ -1,4 +1,6 @@
-"""Arrow batches in transactions: they wait in the journal as the records that their logs take, and get there so."""
+"""Arrow batches in transactions: they wait in the journal as the records that their logs store, and reach them
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def everything(count: int) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_every_row_is_put_with_all_it_says(store: Store, version: int, compression: str) -> None:
+def test_every_row_is_put_with_all_its_fields(store: Store, version: int, compression: str) -> None:
     if version == 1:
         store.topic("orders", version=1)
         batch = everything(50).drop_columns(["key", "headers"])
@@ -64,14 +66,16 @@ def test_every_row_is_put_with_all_it_says(store: Store, version: int, compressi
         tx.put_columns("orders", batch)
         assert bodies(store, "orders") == []
 
-    found = messages(store, "orders")
-    assert [message.body for message in found] == [b"%d" % row for row in range(50)]
-    assert [message.tag for message in found] == [("a", "b", "")[row % 3] for row in range(50)]
-    assert [message.id for message in found] == [f"i{row}" for row in range(50)]
-    assert [message.corr_offset for message in found] == [row if row % 4 else -1 for row in range(50)]
+    stored = messages(store, "orders")
+    assert [message.body for message in stored] == [b"%d" % row for row in range(50)]
+    assert [message.tag for message in stored] == [("a", "b", "")[row % 3] for row in range(50)]
+    assert [message.id for message in stored] == [f"i{row}" for row in range(50)]
+    assert [message.corr_offset for message in stored] == [row if row % 4 else -1 for row in range(50)]
     if version == 2:
-        assert [message.key for message in found] == [None if row % 5 == 0 else b"k%d" % (row % 3) for row in range(50)]
-        assert [dict(m.headers) for m in found] == [{"h": b"%d" % row} if row % 2 else {} for row in range(50)]
+        assert [message.key for message in stored] == [
+            None if row % 5 == 0 else b"k%d" % (row % 3) for row in range(50)
+        ]
+        assert [dict(m.headers) for m in stored] == [{"h": b"%d" % row} if row % 2 else {} for row in range(50)]
 
 
 def test_rows_go_to_the_partitions_of_their_keys(store: Store) -> None:
@@ -213,8 +217,8 @@ def test_a_piece_that_was_appended_in_part_is_completed(
     victim = open_store(tmp_path, clock)
     victim.topic("orders", block_size=8 << 10)
     tx = victim.transaction(id="staged")
-    wanted = [b"%d:" % row + bytes(1000) for row in range(20)]
-    tx.put_columns("orders", rows(*wanted))
+    piece = [b"%d:" % row + bytes(1000) for row in range(20)]
+    tx.put_columns("orders", rows(*piece))
     tx.put_columns("orders", rows(b"last"))
     tx.prepare()
     log = victim.topic("orders").logs[0]
@@ -237,22 +241,22 @@ def test_a_piece_that_was_appended_in_part_is_completed(
     die(victim)
 
     with open_store(tmp_path, clock) as survivor:
-        found = bodies(survivor, "orders")
+        stored = bodies(survivor, "orders")
 
-    assert found == [*wanted[:there], b"other", *wanted[there:], b"last"]
+    assert stored == [*piece[:there], b"other", *piece[there:], b"last"]
 
 
 def test_a_topic_with_smaller_blocks_accepts_records_packed_for_large_ones(store: Store) -> None:
     store.topic("orders")
     tx = store.transaction(id="staged")
-    wanted = [b"%d:" % row + bytes(1000) for row in range(20)]
-    tx.put_columns("orders", rows(*wanted))
+    large = [b"%d:" % row + bytes(1000) for row in range(20)]
+    tx.put_columns("orders", rows(*large))
     tx.prepare()
     store.topic("orders").configure(block_size=8 << 10)
 
     assert store.commit("staged") == "done"
 
-    assert bodies(store, "orders") == wanted
+    assert bodies(store, "orders") == large
 
 
 def test_a_damaged_journal_puts_nothing_wrong_into_a_topic(

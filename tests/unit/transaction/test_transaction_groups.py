@@ -62,7 +62,7 @@ def test_positions_of_a_stream_group_move_with_the_transaction(store: Store) -> 
     assert group.read_positions() == {}
 
 
-def test_given_positions_are_committed_and_never_go_back(store: Store, other: Store) -> None:
+def test_named_positions_are_committed_and_never_go_back(store: Store, other: Store) -> None:
     topic = store.topic("orders", partitions=2)
     topic.put_many([b"0", b"1", b"2"], partition=0)
     topic.put_many([b"3", b"4"], partition=1)
@@ -71,7 +71,7 @@ def test_given_positions_are_committed_and_never_go_back(store: Store, other: St
     tx = store.transaction(id="slow")
     tx.commit(group, {0: 1, 1: 2})
     tx.prepare()
-    assert [found.position_count for found in other.recover()] == [2]
+    assert [each.position_count for each in other.recover()] == [2]
     group.commit({0: 3})
 
     assert other.commit("slow") == "done"
@@ -100,7 +100,7 @@ def test_positions_of_a_partition_that_another_member_owns_are_refused(store: St
 
 
 def moved(clock: SimulatedClock, *groups: StreamGroup) -> None:
-    """Members look around, and give each other what they should own."""
+    """Members check, and give each other their shares."""
     for group in groups * 2:
         clock.sleep(LOOK_S)
         group.read(1)
@@ -108,7 +108,7 @@ def moved(clock: SimulatedClock, *groups: StreamGroup) -> None:
 
 @pytest.fixture
 def read_twice(store: Store, other: Store, clock: SimulatedClock) -> tuple[StreamGroup, StreamGroup]:
-    """A member that read from two partitions, one of which another member has by now."""
+    """A member that read from two partitions, one of which another member owns by now."""
     topic = store.topic("orders", partitions=2)
     for partition in (0, 1):
         topic.put_many([b"0", b"1"], partition=partition)
@@ -185,7 +185,7 @@ def test_a_partition_that_goes_while_a_transaction_is_open_and_comes_back_aborts
     moved(clock, group)
     group.rewind()
     assert len(group.read(10)) == 4
-    # Of what is named twice the first time counts.
+    # If something is named twice, the first time counts.
     tx.commit(group)
 
     with pytest.raises(NotOwner) as raised:
@@ -222,11 +222,11 @@ def test_acknowledgements_of_a_queue_group_come_with_the_transaction(store: Stor
     topic = store.topic("jobs")
     topic.put_many([b"0", b"1", b"2"])
     work = topic.group("workers", mode="queue", lease=30.0)
-    taken = work.take(3)
+    messages = work.take(3)
 
     with store.transaction() as tx:
-        tx.ack(work, taken[0])
-        tx.ack(work, taken[1:])
+        tx.ack(work, messages[0])
+        tx.ack(work, messages[1:])
         tx.put("results", b"result")
 
     assert bodies(store, "results") == [b"result"]
@@ -241,7 +241,7 @@ def test_an_aborted_transaction_gives_its_held_messages_back(store: Store, other
     tx.ack(work, work.take(2))
     tx.put("results", b"result")
     tx.prepare()
-    assert [found.ack_count for found in store.recover()] == [2]
+    assert [each.ack_count for each in store.recover()] == [2]
     assert work.take(2) == []
 
     other.abort("t")
@@ -351,9 +351,9 @@ def test_a_commit_of_no_group_or_of_foreign_messages_is_refused(store: Store, ot
 
     with store.transaction() as tx:
         put_two(tx)
-        for group, given in bad:
+        for group, messages in bad:
             with pytest.raises(BadInput):
-                tx.ack(group, given)
+                tx.ack(group, messages)
         no_streams: list[Any] = [work, "billing", other.topic("jobs").group("billing")]
         for group in no_streams:
             with pytest.raises(BadInput):

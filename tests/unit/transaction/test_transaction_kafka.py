@@ -33,7 +33,7 @@ def batch(*values: bytes) -> bytes:
     return batch_of([(None, value, []) for value in values], is_transactional=True, producer_id=1, producer_epoch=0)
 
 
-def test_a_batch_waits_in_the_journal_and_enters_its_log_as_it_came(store: Store) -> None:
+def test_a_batch_waits_in_the_journal_and_enters_its_log_unchanged(store: Store) -> None:
     topic = store.topic("orders", partitions=2)
     sent = batch(b"a", b"b")
 
@@ -114,7 +114,7 @@ def test_positions_of_a_group_are_committed_with_it_and_may_go_back(store: Store
 
 
 @pytest.mark.parametrize("moved_on", [None, 4, 5])
-def test_a_position_that_went_back_is_not_set_back_again_when_a_dead_process_is_finished_for(
+def test_completing_a_dead_process_does_not_overwrite_a_position_that_went_back(
     tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch, moved_on: int | None
 ) -> None:
     store = open_store(tmp_path, clock)
@@ -126,7 +126,7 @@ def test_a_position_that_went_back_is_not_set_back_again_when_a_dead_process_is_
     tx.put("audit", b"x")
     tx.commit_numbers(topic, "readers", {0: 2})
     with monkeypatch.context() as patched:
-        # Decided and carried out, and killed before the journal knows that.
+        # Decided and carried out, and killed before the journal records that.
         kill_at(patched, journal.Journal, "end")
         with pytest.raises(Killed):
             tx.commit()
@@ -136,9 +136,9 @@ def test_a_position_that_went_back_is_not_set_back_again_when_a_dead_process_is_
         die(store)
 
     with open_store(tmp_path, clock) as store:
-        found = stored_position(store.topic("orders").partition(0), "readers")
+        position = stored_position(store.topic("orders").partition(0), "readers")
 
-    assert (moved, found) == (2, 2 if moved_on is None else moved_on)
+    assert (moved, position) == (2, 2 if moved_on is None else moved_on)
 
 
 def test_a_position_in_a_partition_that_is_not_there_is_refused(store: Store) -> None:

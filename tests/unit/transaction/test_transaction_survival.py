@@ -1,4 +1,4 @@
-"""Transactions are applied exactly once, over deaths of processes and errors."""
+"""Transactions are applied exactly once, despite deaths of processes and errors."""
 
 from __future__ import annotations
 
@@ -83,16 +83,20 @@ def test_a_partly_applied_transaction_is_completed_and_not_repeated(
         with pytest.raises(Killed):
             tx.commit()
     assert len(bodies(victim, "first")) == len(bodies(victim, "second")) == 2
-    # What others put meanwhile does not hide what is there.
+    # Messages of other processes do not hide the written ones.
     victim.topic("first").put(b"other")
     victim.topic("second").put(b"other", id="other")
     die(victim)
 
     with open_store(tmp_path, clock) as survivor:
-        found = {topic: bodies(survivor, topic) for topic in ("first", "second", "third")}
+        stored = {topic: bodies(survivor, topic) for topic in ("first", "second", "third")}
 
     own = b"%d" % os.getpid()
-    assert found == {"first": [b"first", own, b"other"], "second": [b"second", own, b"other"], "third": [b"third", own]}
+    assert stored == {
+        "first": [b"first", own, b"other"],
+        "second": [b"second", own, b"other"],
+        "third": [b"third", own],
+    }
 
 
 def test_rows_that_were_journaled_unpacked_for_version_1_are_still_finished(
@@ -116,9 +120,7 @@ def test_rows_that_were_journaled_unpacked_for_version_1_are_still_finished(
         assert bodies(survivor, "orders") == [b"order"]
 
 
-def test_a_living_process_is_left_to_finish_by_itself(
-    store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_living_process_finishes_its_own_work(store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     tx = put_two(store.transaction(id="batch-7"))
     with monkeypatch.context() as patched:
         kill_at(patched, store._coordinator._finishing._apply, "put_all")
@@ -166,7 +168,7 @@ def test_a_decision_of_a_process_that_seems_alive_is_waited_for(
 
 
 class Meanwhile(SimulatedClock):
-    """A clock that lets another thread go on during a sleep, for as long as the sleep lasts or until `is_applied`."""
+    """A clock that lets another thread run during a sleep, for as long as the sleep lasts or until `is_applied`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,7 +243,7 @@ def test_an_open_transaction_of_a_dead_process_is_aborted(
     assert bodies(other, "orders") == []
 
 
-# --- What goes wrong ---
+# --- Failures ---
 
 
 def test_a_full_disk_before_the_decision_aborts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,23 +308,23 @@ def test_a_decision_that_may_not_be_on_disk_is_not_carried_out(tmp_path: Path, c
 
 
 def test_the_decision_is_on_disk_before_anything_is_appended(tmp_path: Path, clock: SimulatedClock) -> None:
-    seen: list[tuple[str, bool]] = []
+    syncs: list[tuple[str, bool]] = []
     topics: list[Topic] = []
 
     def note(path: str) -> None:
-        seen.append((Path(path).parent.name, any(topic.logs[0].end > 1 for topic in topics)))
+        syncs.append((Path(path).parent.name, any(topic.logs[0].end > 1 for topic in topics)))
 
     with open_store(tmp_path, clock, WatchedDisk(note)) as store:
         tx = put_two(store.transaction())
         put_two(store.transaction()).commit()
         topics += [store.topic("orders"), store.topic("audit")]
-        seen.clear()
+        syncs.clear()
 
         tx.commit()
         topics.clear()
 
-    assert seen[0] == ("journal", False)
-    assert sorted(name for name, _ in seen[:3]) == ["0", "0", "journal"]
+    assert syncs[0] == ("journal", False)
+    assert sorted(name for name, _ in syncs[:3]) == ["0", "0", "journal"]
 
 
 @pytest.mark.parametrize("durability", ["os", "interval:50ms"])

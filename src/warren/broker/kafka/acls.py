@@ -35,7 +35,7 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
         return DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=OFF)
     try:
         is_meant = _filter(request)
-        shown = [right for right in await call.broker.in_thread(file.read) if is_meant(right)]
+        matching = [right for right in await call.broker.in_thread(file.read) if is_meant(right)]
     except (WarrenError, ValueError) as error:
         return DescribeAclsResponse(error_code=_code(error), error_message=call.client_message(error))
     resources = [
@@ -45,7 +45,7 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
             pattern,
             [DescribeAclsResponseAcl(each.principal, each.host, each.operation, each.permission) for each in rights],
         )
-        for (kind, name, pattern), rights in groupby(shown, lambda right: right[:3])
+        for (kind, name, pattern), rights in groupby(matching, lambda right: right[:3])
     ]
     return DescribeAclsResponse(resources=resources)
 
@@ -118,7 +118,7 @@ def _code(error: Exception) -> Code:
 
 
 def _filter(chosen: DescribeAclsRequest | DeleteAclsRequestFilter) -> Callable[[Right], bool]:
-    """Returns a function that tells whether a right matches. Raises ValueError for an unknown number."""
+    """Returns a function that says whether a right matches. Raises ValueError for an unknown number."""
     kind, pattern = ResourceKind(chosen.resource_type_filter), Pattern(chosen.pattern_type_filter)
     operation, permission = Operation(chosen.operation), Permission(chosen.permission_type)
     name, principal, host = chosen.resource_name_filter, chosen.principal_filter, chosen.host_filter

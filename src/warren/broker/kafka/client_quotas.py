@@ -53,11 +53,11 @@ async def describe_client_quotas(call: Call, request: DescribeClientQuotasReques
 
 
 def _filter(request: DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
-    """Returns a function that tells whether an entity has all parts, and no others if the filter is strict."""
+    """Returns a function that says whether an entity has all parts, and no others if the filter is strict."""
     names: dict[str, str | None] = {}
     for each in request.components:
         if each.entity_type not in (USER, CLIENT, ADDRESS) or each.entity_type in names:
-            raise BadInput(f"a filter names user, client-id and ip, each once at most, not {each.entity_type[:50]!r}")
+            raise BadInput(f"a filter names user, client-id and ip, each at most once, not {each.entity_type[:50]!r}")
         if each.match_type not in set(Match) or (each.match_type == Match.EXACT and not each.match):
             raise BadInput(f"match type {each.match_type}: expected 0 with a name, 1 or 2")
         names[each.entity_type] = {Match.EXACT: each.match, Match.DEFAULT: DEFAULT}.get(Match(each.match_type))
@@ -95,7 +95,7 @@ def entity_of(entry: AlterClientQuotasRequestEntry) -> list[AlterClientQuotasRes
 
 
 def _outcome(entry: AlterClientQuotasRequestEntry) -> QuotaChange | WarrenError:
-    """Returns the change that an entry asks for, or the error that refuses it."""
+    """Returns the change that an entry requests, or the error that refuses it."""
     try:
         return _change(entry)
     except BadInput as error:
@@ -106,6 +106,6 @@ def _change(entry: AlterClientQuotasRequestEntry) -> QuotaChange:
     parts = {each.entity_type: each.entity_name for each in entry.entity}
     entity = Entity.of(parts)
     if len(parts) < len(entry.entity):
-        raise BadInput("an entity has each of its parts once")
+        raise BadInput("an entity has each part only once")
     changes = {op.key: None if op.remove else op.value for op in entry.ops}
     return entity, checked_values(entity, changes)

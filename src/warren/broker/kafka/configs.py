@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from warren.broker.kafka.errors import Code, code_of
-from warren.broker.kafka.metadata import NODE_ID
 from warren.broker.net.request import Call
 from warren.errors import BadInput, WarrenError
 from warren.protocol.kafka_messages import (
@@ -79,6 +78,7 @@ CONFIGS: Final[Mapping[str, Config]] = MappingProxyType(
         "warren.compression": Config("compression", Text()),
         "warren.retention.consumed": Config("retention_consumed", Flag(), lambda value: str(value).lower()),
         "warren.dead.letter": Config("dead_letter", Text()),
+        "warren.replication": Config("replication", Text()),
         "warren.deliver.at": Config("deliver_at", Text()),
     }
 )
@@ -92,7 +92,7 @@ FIXED: Final[Mapping[str, str]] = MappingProxyType(
         "flush.ms": "9223372036854775807",
     }
 )
-"""Names with one fixed value. A client may read it, and may set it to this value only."""
+"""Names with one fixed value. A client may read it, and may set it only to this value."""
 
 
 def settings_of(configs: Mapping[str, str | None]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ async def _described(call: Call, resource: DescribeConfigsRequestResource) -> De
             rows = topic_rows(topic.settings, call.broker.settings.deliver_at)
             rows += [_row(name, value, SOURCE_DEFAULT, is_read_only=True) for name, value in FIXED.items()]
         else:
-            _check_broker(resource.resource_type, resource.resource_name)
+            _check_broker(call, resource.resource_type, resource.resource_name)
             rows = _broker_rows(call)
     except WarrenError as error:
         result.error_code, result.error_message = code_of(error), call.client_message(error)
@@ -147,11 +147,12 @@ async def _described(call: Call, resource: DescribeConfigsRequestResource) -> De
     return result
 
 
-def _check_broker(kind: int, name: str) -> None:
+def _check_broker(call: Call, kind: int, name: str) -> None:
     if kind != BROKER:
-        raise BadInput(f"resources of type {kind} have no settings here; topics (2) and brokers (4) do")
-    if name not in ("", str(NODE_ID)):
-        raise BadInput(f"there is no broker {name!r}; this is broker {NODE_ID}")
+        raise BadInput(f"resources of type {kind} have no settings; topics (2) and brokers (4) do")
+    node = call.broker.leadership.node
+    if name not in ("", str(node)):
+        raise BadInput(f"there is no broker {name!r}; this is broker {node}")
 
 
 def topic_rows(settings: TopicSettings, deliver_at: str) -> list[DescribeConfigsResponseConfig]:
@@ -173,7 +174,7 @@ def _broker_rows(call: Call) -> list[DescribeConfigsResponseConfig]:
     settings = call.broker.settings
     creates = str(settings.auto_create_topics).lower()
     rows = [_row("auto.create.topics.enable", creates, SOURCE_BROKER, is_read_only=True)]
-    for key, (value, origin) in settings.shown.items():
+    for key, (value, origin) in settings.key_values.items():
         source = SOURCE_DEFAULT if origin == "default" else SOURCE_BROKER
         rows.append(_row(f"warren.{key}", value, source, is_read_only=True))
     return rows
@@ -225,7 +226,7 @@ def _problem(changes: Sequence[IncrementalAlterConfigsRequestConfig]) -> str | N
     if repeated:
         return f"a setting is named more than once: {', '.join(repeated)}"
     lists = [each.name for each in changes if each.config_operation not in (SET, DELETE)]
-    return f"{', '.join(lists)}: not a list, and can only be set or deleted" if lists else None
+    return f"{', '.join(lists)}: not a list: it can only be set or deleted" if lists else None
 
 
 async def _altered(
@@ -238,8 +239,8 @@ async def _altered(
     """Changes the settings of a topic. Returns the error code and its message."""
     try:
         if resource.resource_type != TOPIC:
-            _check_broker(resource.resource_type, resource.resource_name)
-            return Code.INVALID_REQUEST, "the settings of the broker change only if it is restarted with others"
+            _check_broker(call, resource.resource_type, resource.resource_name)
+            return Code.INVALID_REQUEST, "the settings of the broker change only by a restart with other settings"
         topic = await call.broker.opened_topic(resource.resource_name)
         await call.broker.in_thread(_configure, topic, settings_of(changes), is_only_checked=is_only_checked)
     except BadInput as error:

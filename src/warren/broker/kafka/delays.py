@@ -9,13 +9,13 @@ from typing import Final
 
 from warren.broker.kafka.call import Call
 from warren.broker.kafka.errors import Code
-from warren.broker.services.memory_budget import MemoryKind
 from warren.broker.services.parked_records import put_split
 from warren.errors import BadRecord, TransactionExists, WarrenError
 from warren.protocol.kafka.delayed_records import DELIVER_AT, Split, may_be_delayed, split_delayed
 from warren.protocol.kafka.produce import PartitionStored
 from warren.protocol.kafka.record_batch import RecordBatch
 from warren.queue.topic import Topic
+from warren.storage.format.kafka_batch import UnpacksToMore
 from warren.transaction.states import State
 from warren.transaction.store import Store
 
@@ -28,7 +28,7 @@ Otherwise = Callable[[], Awaitable[PartitionStored]]
 def is_split(call: Call, topic: Topic, batch: RecordBatch) -> bool:
     """Returns whether `put_delayed` has to put the batch, because some of its records may be delayed.
 
-    The bytes of a batch that is not compressed are always searched, because that costs next to nothing. A compressed
+    The bytes of a batch that is not compressed are always searched, because that costs almost nothing. A compressed
     batch has to be unpacked first, which is done only if the topic says so.
     """
     return may_be_delayed(batch, sees_compressed=_choice(call, topic) == "all")
@@ -52,21 +52,30 @@ async def put_delayed(
     Of a batch with delayed records, these are parked and the others are put by one transaction, all of it or nothing.
     Raises BadRecord if delays are not switched on for the topic.
     """
-    now_us = call.broker.store.clock.now_ns() // 1000
-    splits = [
-        await call.broker.unpacking.run(call.peer.owner, partial(split_delayed, batch, now_us)) for batch in batches
-    ]
-    if not any(splits):
-        return await otherwise()
-    if _choice(call, topic) == "none":
-        _refuse(topic, splits)
-    # Unpacked bytes count like received bytes, so the client has to wait before it can send more.
-    size = sum(split.size for split in splits if split is not None)
-    hold = call.broker.budget.hold(MemoryKind.UNPACKED, size, call.peer.owner)
-    try:
-        return await _put(call, transactional_id, topic, partition, batches, splits)
-    finally:
-        hold.release()
+    work = partial(_split, batches, call.broker.store.clock.now_ns() // 1000)
+    async with call.broker.unpacking.kept(call.peer.owner, work, _size_of) as splits:
+        if any(splits):
+            if _choice(call, topic) == "none":
+                _refuse(topic, splits)
+            return await _put(call, transactional_id, topic, partition, batches, splits)
+    return await otherwise()
+
+
+def _split(batches: Sequence[RecordBatch], now_us: int, size_max: int) -> Sequence[Split | None]:
+    """Splits the batches of a partition. Raises UnpacksToMore if they take more than `size_max` bytes together."""
+    splits: list[Split | None] = []
+    left = size_max
+    for batch in batches:
+        split = split_delayed(batch, now_us, left)
+        splits.append(split)
+        left -= 0 if split is None else split.size
+        if left < 0:
+            raise UnpacksToMore(f"{len(batches)} batches take more than {size_max} bytes")
+    return splits
+
+
+def _size_of(splits: Sequence[Split | None]) -> int:
+    return sum(split.size for split in splits if split is not None)
 
 
 def _refuse(topic: Topic, splits: Sequence[Split | None]) -> None:
@@ -117,10 +126,10 @@ async def _once(call: Call, topic: Topic, partition: int, batch: RecordBatch, sp
         await broker.in_thread(_park, broker.store, id, topic, partition, [(batch, split)])
         return NO_OFFSET
 
-    known = await broker.producers.load(log)
-    code, _ = await known.put(log, head, put)
+    producers = await broker.producers.load(log)
+    code, _ = await producers.put(log, head, put)
     if code is Code.NONE:
-        await broker.producers.note(log, known)
+        await broker.producers.note(log, producers)
     return code
 
 

@@ -13,11 +13,14 @@ from warren.errors import (
     BadName,
     BadRecord,
     CorruptRecord,
+    Deposed,
     IsAQueue,
     LimitReached,
     NoSuchGroup,
     NoSuchPartition,
     NoSuchTopic,
+    NotEnoughReplicas,
+    NotMaster,
     NumberRetired,
     QuotaExceeded,
     Stopping,
@@ -46,6 +49,8 @@ class Code(IntEnum):
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
@@ -54,6 +59,7 @@ class Code(IntEnum):
     NOT_COORDINATOR = 16
     INVALID_TOPIC = 17
     RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
@@ -72,6 +78,7 @@ class Code(IntEnum):
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
     INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
@@ -92,6 +99,7 @@ class Code(IntEnum):
     FETCH_SESSION_ID_NOT_FOUND = 70
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
@@ -113,6 +121,9 @@ class Code(IntEnum):
 
 
 _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code]]] = (
+    (NotMaster, Code.NOT_LEADER_OR_FOLLOWER),
+    (Deposed, Code.NOT_LEADER_OR_FOLLOWER),
+    (NotEnoughReplicas, Code.NOT_ENOUGH_REPLICAS),
     (NoSuchTopic, Code.UNKNOWN_TOPIC_OR_PARTITION),
     (NoSuchPartition, Code.UNKNOWN_TOPIC_OR_PARTITION),
     (GONE, Code.UNKNOWN_TOPIC_OR_PARTITION),

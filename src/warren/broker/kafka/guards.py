@@ -150,7 +150,7 @@ async def _changed_later(answer: Awaitable[A], change: Callable[[A], None]) -> A
 def _metadata(
     call: Call, request: MetadataRequest, handle: Callable[[Call, MetadataRequest], Awaitable[MetadataResponse]]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Hides topics that the user may not describe, and does not make topics that the user may not make."""
+    """Hides topics that the user may not describe, and does not create topics that the user may not create."""
     refused: list[MetadataResponseTopic] = []
     if request.topics:
         allowed = []
@@ -170,12 +170,12 @@ def _metadata(
         request.topics = allowed
 
     def show(response: MetadataResponse) -> None:
-        shown = [
+        visible = [
             topic
             for topic in response.topics
             if not topic.name or topic.error_code or call.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic.name)
         ]
-        response.topics = [*shown, *refused]
+        response.topics = [*visible, *refused]
 
     return changed(handle(call, request), show)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from warren.broker.kafka.errors import Code, code_of
 from warren.broker.net.request import Call
+from warren.broker.services.leadership import NO_EPOCH, Leadership, node_of
 from warren.broker.services.topics import NO_ID
 from warren.errors import NoSuchTopic, WarrenError
 from warren.protocol.api_keys import APIS, ApiKey
@@ -32,8 +33,7 @@ from warren.protocol.primitives import Buffer
 from warren.protocol.schema_codec import message_buffers, read_request
 from warren.queue.topic import Topic
 
-NODE_ID: Final = 0
-LEADER_EPOCH: Final = 0
+NO_LEADER: Final = -1
 SOFTWARE_FROM: Final = 3
 TOPIC_IDS_FROM: Final = 10
 KEYS_FROM: Final = 4
@@ -56,7 +56,7 @@ def _served(error: Code) -> ApiVersionsResponse:
 
 
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
-    """Returns the topics that the client names, or all. Makes missing ones if the client and the broker allow it."""
+    """Returns the topics that the client names, or all. Creates missing ones if the client and the broker allow it."""
     broker = call.broker
     may_make = request.allow_auto_topic_creation and broker.settings.auto_create_topics
     topics = request.topics
@@ -65,11 +65,11 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         rows = [each async for name in broker.turns.over(names) if (each := await _listed(call, name)) is not None]
     else:
         rows = [await _named(call, topic, may_make=may_make) for topic in topics]
-    host, port = broker.advertised
+    leadership = broker.leadership
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(NODE_ID, host, port)],
+        brokers=[MetadataResponseBroker(*node) for node in leadership.nodes],
         cluster_id=broker.cluster_id,
-        controller_id=NODE_ID,
+        controller_id=leadership.leader,
         topics=rows,
     )
 
@@ -98,36 +98,58 @@ async def _named(call: Call, topic: MetadataRequestTopic, *, may_make: bool) -> 
 
 
 def _described(call: Call, topic: Topic) -> MetadataResponseTopic:
-    partitions = [
-        MetadataResponsePartition(
-            partition_index=number,
-            leader_id=NODE_ID,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=[NODE_ID],
-            isr_nodes=[NODE_ID],
-        )
-        for number in range(topic.partition_count)
-    ]
+    leadership = call.broker.leadership
+    partitions = [partition_row(leadership, number) for number in range(topic.partition_count)]
     return MetadataResponseTopic(name=topic.name, topic_id=call.broker.topics.id_of(topic), partitions=partitions)
 
 
+def partition_row(leadership: Leadership, partition: int) -> MetadataResponsePartition:
+    """Returns the leader, its epoch and the replicas of a partition. They are the same for all partitions of a store.
+
+    Also used by replicas that do not lead.
+    """
+    replicas, insync, living = leadership.replicas, leadership.insync, {node.id for node in leadership.nodes}
+    is_led = leadership.leader != NO_LEADER
+    return MetadataResponsePartition(
+        error_code=Code.NONE if is_led else Code.LEADER_NOT_AVAILABLE,
+        partition_index=partition,
+        leader_id=leadership.leader,
+        leader_epoch=leadership.epoch,
+        replica_nodes=list(replicas),
+        isr_nodes=list(insync),
+        offline_replicas=[replica for replica in replicas if replica not in living],
+    )
+
+
+def epoch_code(leadership: Leadership, epoch: int) -> Code:
+    """Returns the error for a client that knows the leader of another epoch; NONE if it does not, or does not say."""
+    if epoch == NO_EPOCH or epoch == leadership.epoch or not leadership.checks_epochs:
+        return Code.NONE
+    return Code.FENCED_LEADER_EPOCH if epoch < leadership.epoch else Code.UNKNOWN_LEADER_EPOCH
+
+
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Returns the only broker."""
-    host, port = call.broker.advertised
+    """Returns the living brokers."""
+    leadership = call.broker.leadership
     return DescribeClusterResponse(
         cluster_id=call.broker.cluster_id,
-        controller_id=NODE_ID,
-        brokers=[DescribeClusterResponseBroker(NODE_ID, host, port)],
+        controller_id=leadership.leader,
+        brokers=[DescribeClusterResponseBroker(*node) for node in leadership.nodes],
     )
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Returns this broker, which coordinates every group and transaction."""
-    host, port = call.broker.advertised
+    """Returns the broker that leads, which coordinates every group and transaction."""
+    leader = node_of(call.broker.leadership, call.broker.leadership.leader)
     keys: Iterable[str] = request.coordinator_keys if call.version >= KEYS_FROM else ()
+    if leader is None:
+        code = Code.COORDINATOR_NOT_AVAILABLE
+        rows = [FindCoordinatorResponseCoordinator(key, NO_LEADER, error_code=code) for key in keys]
+        return FindCoordinatorResponse(error_code=code, node_id=NO_LEADER, coordinators=rows)
+    node = leader.id, leader.host, leader.port
     return FindCoordinatorResponse(
-        node_id=NODE_ID,
-        host=host,
-        port=port,
-        coordinators=[FindCoordinatorResponseCoordinator(key, NODE_ID, host, port) for key in keys],
+        node_id=leader.id,
+        host=leader.host,
+        port=leader.port,
+        coordinators=[FindCoordinatorResponseCoordinator(key, *node) for key in keys],
     )

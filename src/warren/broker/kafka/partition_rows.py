@@ -36,11 +36,11 @@ def once_each(topics: Sequence[Topic]) -> tuple[list[Topic], dict[int, list[int]
     for topic in topics:
         key = topic.name, topic.topic_id
         firsts.setdefault(key, topic)
-        known = parts.setdefault(key, {})
+        rows = parts.setdefault(key, {})
         for part in topic.partitions:
-            if part.partition in known:
+            if part.partition in rows:
                 repeated.setdefault(key, {})[part.partition] = None
-            known[part.partition] = part
+            rows[part.partition] = part
     tidy, twice = [], {}
     for place, (key, topic) in enumerate(firsts.items()):
         left_out = repeated.get(key, {})
@@ -51,7 +51,7 @@ def once_each(topics: Sequence[Topic]) -> tuple[list[Topic], dict[int, list[int]
 
 
 def last_of_each(topics: Sequence[Topic]) -> list[Topic]:
-    """Returns each topic once, with each of its partitions once. The last row wins, as in Kafka."""
+    """Returns each topic once, with each of its partitions once. The last row counts, as in Kafka."""
     firsts: dict[tuple[str, bytes], Topic] = {}
     parts: dict[tuple[str, bytes], dict[int, Any]] = {}
     for topic in topics:

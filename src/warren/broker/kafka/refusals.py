@@ -104,7 +104,7 @@ class RefusalShape(NamedTuple):
 
 
 def _code(response: type[WireStruct]) -> Callable[[Any, Refusal], WireStruct]:
-    """For answers that have nothing but a code of their own."""
+    """For answers that have only a code."""
     return lambda request, why: response(error_code=why.code)
 
 

@@ -107,9 +107,9 @@ class RequestRows(NamedTuple):
             return []
         repeated: set[int] = set()
         if self.refused is not None:
-            seen: set[int] = set()
+            numbers: set[int] = set()
             for part in parts:
-                (repeated if number(part) in seen else seen).add(number(part))
+                (repeated if number(part) in numbers else numbers).add(number(part))
         setattr(row, self.parts, [part for each, part in by_number.items() if each not in repeated])
         if not repeated:
             return []
@@ -251,6 +251,16 @@ _VERSIONED: Final[Mapping[int, tuple[tuple[int, RequestRows], ...]]] = MappingPr
     }
 )
 """Requests whose rows differ from some version on, the latest first."""
+
+
+def topics_in(request: WireStruct) -> Iterator[str | None]:
+    """Yields the topics that a request names in its rows, and in the rows of its groups and transactions."""
+    for row in getattr(request, "topics", None) or ():
+        yield row if isinstance(row, str) else getattr(row, "name", None) or getattr(row, "topic", None)
+    for rows in ("groups", "transactions"):
+        for row in getattr(request, rows, None) or ():
+            if isinstance(row, WireStruct):
+                yield from topics_in(row)
 
 
 def rows_of(api_key: int, version: int) -> RequestRows | None:

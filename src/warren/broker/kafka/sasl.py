@@ -146,7 +146,7 @@ def failed_login(broker: LoginServices, peer: Peer, user: str, error: WarrenErro
     broker.logins.tries.failed(peer.host, user)
     if not isinstance(error, AuthenticationFailed):
         LOGGER.error("users cannot be read: %s", error)
-    # A name that is no user's is not logged, because people type passwords in the place of names.
+    # A name that is no user's is not logged, because people sometimes type passwords instead of names.
     tried = f"user {user!r}" if broker.users.is_known(user) else "an unknown user"
     broker.failed_logins.tell("authentication failed: %s from %s:%d", tried, peer.host, peer.port)
     return AuthenticationFailed()

@@ -1,4 +1,4 @@
-"""Requests that make topics, add partitions to them, and delete them."""
+"""Requests that create topics, add partitions to them, and delete them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
 
 
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Makes topics, or only checks whether they could be made."""
+    """Creates topics, or only checks whether they could be created."""
     is_tried_only = request.validate_only
     return CreateTopicsResponse(
         topics=[await _created(call, topic, is_tried_only=is_tried_only) for topic in request.topics]
@@ -54,7 +54,7 @@ async def _created(call: Call, row: CreateTopicsRequestTopic, *, is_tried_only: 
         if store.has_topic(name):
             return failed(Code.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
         if row.replication_factor not in REPLICAS or any(len(part.broker_ids) != 1 for part in row.assignments):
-            return failed(Code.INVALID_REPLICATION_FACTOR, "there is one broker, and each partition is there once")
+            return failed(Code.INVALID_REPLICATION_FACTOR, "there is one broker, and each partition exists once")
         partitions = len(row.assignments) or row.num_partitions
         if partitions == 0 or partitions < -1:
             return failed(Code.INVALID_PARTITIONS, f"{partitions} partitions: expected at least 1")
@@ -121,7 +121,7 @@ async def _extended(
     try:
         topic = await call.broker.opened_topic(name)
         if row.count <= topic.partition_count:
-            message = f"topic {name!r} has {topic.partition_count} partitions; it can only have more"
+            message = f"topic {name!r} has {topic.partition_count} partitions; it can only get more"
             return CreatePartitionsResponseResult(name, Code.INVALID_PARTITIONS, message)
         if not is_tried_only:
             is_strict = call.version >= STRICT_FROM[ApiKey.CREATE_PARTITIONS]

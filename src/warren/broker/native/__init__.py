@@ -1,1 +1,1 @@
-"""Warren's own calls, for what Kafka lacks: the whole embedded API over the network."""
+"""Warren's own calls, for functions that Kafka lacks: the whole embedded API over the network."""

@@ -12,13 +12,14 @@ from warren.broker.native.handler import answer_request, own, refusal
 from warren.broker.net.request import Answer, DeferredReply, Reply
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.append_queue import Outcome
+from warren.broker.services.topics import NotOpenYet
 from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_ROWS_AT_ONCE
 from warren.errors import BadInput, TooLarge, WarrenError
 from warren.protocol.native.append import SingleAppend, read_single_append, single_answer_bytes
 from warren.protocol.native.calls import positions_of, wire_positions
-from warren.protocol.native.records import is_compressed, packed_of
+from warren.protocol.native.records import check_packed, is_compressed, packed_of
 from warren.protocol.native_messages import AppendRequest, AppendResponse
-from warren.queue.topic import Topic
+from warren.queue.topic import NO_PUTS, Topic
 from warren.storage import Log
 from warren.storage.format.limits import MARKER_SIZE_MAX
 from warren.storage.format.plain_batch import is_plain_batch
@@ -31,24 +32,44 @@ NO_TIME: Final = -1
 def append_handler(call: Call) -> Reply:
     """Appends to one topic. The answer comes when all records are as durable as the topic's settings say.
 
-    A request with one record is decoded by a codec of its own (`protocol/native/append.py`), and every other request
-    by the schema: each is decoded once. One record with one plain message is also checked and answered in a shorter
-    way, because decoding, checking and answering is most of the work for a single put.
+    A request with one record of one message is decoded by a codec of its own (`protocol/native/append.py`), and every
+    other request by the schema: each is decoded once. Nearly always the record can be appended as it is. Then it is
+    answered in a shorter way too, because decoding and answering is most of the work for a single put.
     """
     single = read_single_append(call.request.body)
     if single is None:
         return _by_schema(call)
-    topic = _plain_topic(call, single)
-    if topic is None:
+    record = Packed(single.payload, single.checksum, 1)
+    try:
+        topic = call.broker.topics.recall(single.topic)
+    except (WarrenError, NotOpenYet):
         return answer_request(call, single.to_request(), append)
-    return _append_plain(call, single, topic)
+    is_plain = is_plain_batch(record, topic.put_size_max)
+    is_ordinary = (
+        0 <= single.partition < topic.partition_count
+        and topic.put_size_max != NO_PUTS
+        and len(single.marker) <= MARKER_SIZE_MAX
+        and not (single.is_retry or single.marker in call.broker.appends.repeated)
+        and (is_plain or not is_compressed(single.payload))
+        # The right is checked last, because `answer_request` checks it for the others.
+        and call.may(Operation.WRITE, ResourceKind.TOPIC, single.topic)
+    )
+    if not is_ordinary:
+        # `append` finds the reason, and answers.
+        return answer_request(call, single.to_request(), append)
+    try:
+        if not is_plain:
+            check_packed(record, topic.put_size_max)
+    except WarrenError as error:
+        return refusal(call, AppendResponse, error)
+    return _append_single(call, single, topic, record)
 
 
-def _append_plain(call: Call, single: SingleAppend, topic: Topic) -> Reply:
-    """Appends a record that `_plain_topic` has checked.
+def _append_single(call: Call, single: SingleAppend, topic: Topic, record: Packed) -> Reply:
+    """Appends a record that is whole, and that the user may append.
 
-    Measured with a body of 100 bytes and durability `os`: 14 µs from the bytes of the request to those of the answer,
-    and 110 µs by `append`.
+    Measured with a body of 100 bytes and durability `os`, from the bytes of the request to those of the answer: 10 µs,
+    with a key 18 µs instead of 36 µs by `append`.
     """
     reply, partition_count = DeferredReply(), topic.partition_count
 
@@ -65,7 +86,6 @@ def _append_plain(call: Call, single: SingleAppend, topic: Topic) -> Reply:
         ended()
         reply.finish(answer, outcome)
 
-    record = Packed(single.payload, single.checksum, 1)
     try:
         receipt = call.broker.append_queue.append(topic.logs[single.partition], (record,), on_done)
     except WarrenError as error:
@@ -75,25 +95,6 @@ def _append_plain(call: Call, single: SingleAppend, topic: Topic) -> Reply:
     # The queue calls `on_done` from the event loop, so not before this function has returned.
     ended = call.broker.appends.begin(single.marker)
     return reply
-
-
-def _plain_topic(call: Call, single: SingleAppend) -> Topic | None:
-    """Returns the topic of a request whose record can be appended as it is, because nothing else has to be checked.
-
-    Returns None if it cannot, also if the user lacks the right: `append` finds the reason and answers.
-    """
-    try:
-        topic = call.broker.topics.recall(single.topic)
-    except WarrenError:
-        return None
-    if not 0 <= single.partition < topic.partition_count:
-        return None
-    if len(single.marker) > MARKER_SIZE_MAX or single.is_retry or single.marker in call.broker.appends.repeated:
-        return None
-    if not is_plain_batch(Packed(single.payload, single.checksum, 1), topic.put_size_max):
-        return None
-    # The right is checked last, because `answer_request` checks it for the records that are not plain.
-    return topic if call.may(Operation.WRITE, ResourceKind.TOPIC, single.topic) else None
 
 
 def append(call: Call, request: AppendRequest) -> AppendResponse | Awaitable[AppendResponse]:
@@ -140,7 +141,7 @@ def _parts(topic: Topic, request: AppendRequest) -> PackedByPartition:
         topic.partition(record.partition)
         parts.setdefault(record.partition, []).append(packed_of(record, topic.settings.message_size_max))
     if not parts:
-        raise BadInput("an append has one record at least")
+        raise BadInput("an append needs at least one record")
     return parts
 
 
@@ -157,7 +158,7 @@ async def _stored(
 
 
 async def _repeated(call: Call, topic: Topic, request: AppendRequest, parts: PackedByPartition) -> AppendResponse:
-    """Appends the records that an earlier try of this append has not written."""
+    """Appends the records that an earlier attempt of this append has not written."""
     appends, since = call.broker.appends, positions_of(request.since)
     while (other := appends.under_way.get(request.marker)) is not None:
         await other
@@ -169,9 +170,9 @@ async def _repeated(call: Call, topic: Topic, request: AppendRequest, parts: Pac
                 _written, topic.partition(number), request.marker, since.get(number, 0)
             )
             firsts |= {number: written[0]} if written else {}
-            # What was written is always the first records.
+            # The written records are always the first ones.
             missing |= {number: part[len(written) :]} if len(written) < len(part) else {}
-        # What was there keeps its number.
+        # Records that were written before keep their numbers.
         numbers = await call.broker.append_queue.put_all(
             (topic.partition(number), part) for number, part in missing.items()
         )

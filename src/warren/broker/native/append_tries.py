@@ -15,8 +15,8 @@ NATIVE_RETRIED_MAX: Final = 10_000
 class Appends:
     """The appends that run now, and those that clients repeated. For the event loop's thread alone.
 
-    Invariant: every try of a repeated append checks what the other tries have written, whichever arrives first; and no
-    two tries run at once.
+    Invariant: every attempt of a repeated append checks what other attempts have written, in any order of arrival; and
+    no two attempts run at the same time.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from warren.broker.native.append_tries import Appends
     from warren.broker.native.poll_sharing import PollSharing
     from warren.broker.native.sessions import Sessions
-    from warren.broker.native.transaction_memory import TransactionMemory
+    from warren.broker.services.kept_memory import KeptMemory
+    from warren.transaction.transaction import Transaction
 
 
 class NativeServices(Services, Protocol):
@@ -26,7 +27,7 @@ class NativeServices(Services, Protocol):
     def poll_sharing(self) -> PollSharing: ...
 
     @property
-    def transaction_memory(self) -> TransactionMemory: ...
+    def transaction_memory(self) -> KeptMemory[Transaction]: ...
 
 
 Call = ServedCall[NativeServices]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warren.broker.native.call import Call
-from warren.broker.native.handler import checked_limit, none_where
+from warren.broker.native.handler import checked_limit, in_memory, none_where
 from warren.broker.native.read import size_of
 from warren.errors import BadInput
 from warren.limits import READ_LIMIT_DEFAULT
@@ -37,7 +37,7 @@ def due_options(request: ParkRequest | ChangeTransactionRequest) -> dict[str, An
 def put_of(topic: Topic, records: Sequence[WireRecord]) -> Batch:
     """Returns the messages of a request. Raises BadInput if there is none."""
     if not records:
-        raise BadInput("a put has one record at least")
+        raise BadInput("a put needs at least one record")
     return batch_of(records, topic.settings.message_size_max)
 
 
@@ -62,11 +62,11 @@ async def park(call: Call, request: ParkRequest) -> ParkResponse:
 
 
 async def list_parked(call: Call, request: ListParkedRequest) -> ListParkedResponse:
-    """Returns parked messages of a topic by due time, from behind the one with the id `after`."""
+    """Returns parked messages of a topic by due time, starting after the one with the id `after`."""
     topic = await call.broker.opened_topic(request.topic)
     limit, size = min(checked_limit(request.limit), READ_LIMIT_DEFAULT), size_of(call, request.bytes_max)
     after = _order(request.after) if request.after else None
-    scheduled = await call.broker.in_thread(_listed, topic, after, limit, size)
+    scheduled = await in_memory(call, _listed, topic, after, limit, size)
     sent, count = carried([_message(each) for each in scheduled])
     parked = [
         ListParkedResponseParked(each.id, _order(each.id)[0], ANY if each.partition is None else each.partition)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,17 +14,19 @@ from warren.broker.native.handler import (
     awaited,
     checked_choice,
     checked_limit,
+    in_memory,
     in_turns,
     none_where,
     session_of,
     wait_of,
 )
+from warren.broker.native.held_stream import Attempt, HeldStream, count_within
 from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET
 from warren.broker.native.read import size_of
 from warren.broker.native.sessions import HeldObject
 from warren.broker.security.broker_view import HandleNames
 from warren.clock import EPOCH
-from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NeedsMemory, NoSuchHandle, WarrenError
+from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NeedsMemory, WarrenError
 from warren.limits import READ_LIMIT_DEFAULT
 from warren.message import Message, named
 from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
@@ -44,8 +44,6 @@ from warren.protocol.native_messages import (
     OpenGroupResponse,
     ReadGroupRequest,
     ReadGroupResponse,
-    RedriveRequest,
-    RedriveResponse,
     SeekGroupRequest,
     SeekGroupResponse,
     SettleRequest,
@@ -55,7 +53,7 @@ from warren.protocol.native_messages import (
     WireLeases,
     WireMessages,
 )
-from warren.queue.leases.lease_check import settle_each
+from warren.queue.leases.lease_check import Settlement
 from warren.queue.leases.queue_group import QueueGroup
 from warren.queue.state.group_settings import GROUP_OPTIONS
 from warren.queue.state.topic_view import TopicView
@@ -67,109 +65,16 @@ NATIVE_TAKEN_FIRST: Final = 16
 """How many messages a worker takes first, so that the broker learns their size before it takes more."""
 ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
-READS_REMEMBERED: Final = 16
-"""How many reads of a member are remembered, so that a repeated one returns the same messages."""
-TRIES_SWEPT_FROM: Final = 16
-"""From this many attempts on, those that have ended are dropped."""
 TAKEN_SWEPT_FROM: Final = 1024
 """When a worker has taken this many messages, those that it no longer holds are forgotten."""
 MessageKey = tuple[int, int]
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One try of a read. A try that is over reads no more."""
-
-    is_over: bool = False
-
-
-class HeldStream(HeldObject):
-    """A member of a stream group that a client has open. Any thread may use it.
-
-    Invariant: the messages of a read are remembered for a while by its serial. A repeated read returns the same
-    messages, and ends an earlier try of it that still waits. So no message is skipped that the client never received.
-    """
-
-    def __init__(self, group: StreamGroup) -> None:
-        self.group = group
-        self._reads: OrderedDict[int, list[Message]] = OrderedDict()
-        """The first message of each partition that a read returned, without its body, by the serial of the read."""
-        self._tries: dict[int, Attempt] = {}
-        self._named: dict[int, int] = {}
-        """The number of the message for which the client got MessageTooLarge, by partition."""
-        self._mutex = threading.Lock()
-
-    @property
-    def names(self) -> HandleNames:
-        return HandleNames(str(self.group.topic.name), self.group.name)
-
-    def begin(self, serial: int, attempt: Attempt, *, is_retry: bool) -> None:
-        """Makes this the only try of the read `serial` that may read."""
-        with self._mutex:
-            if len(self._tries) >= TRIES_SWEPT_FROM:
-                self._tries = {number: other for number, other in self._tries.items() if not other.is_over}
-            self._tries[serial] = attempt
-            messages_before = self._reads.pop(serial, None)
-            if messages_before and is_retry:
-                # The answer was lost on its way.
-                self.group.unread(messages_before)
-
-    def read(self, serial: int, attempt: Attempt, limit: int, size_max: int, room: ScanRoom) -> WireMessages | None:
-        """Returns messages of about `size_max` bytes, without a wait; None if the scan reached the end and found none.
-
-        Raises NoSuchHandle if another try has replaced this one, and MessageTooLarge if the next message fits into no
-        answer. An error moves no position: messages of an answer that cannot be built are read again.
-        """
-        with self._mutex:
-            if self._tries.get(serial) is not attempt:
-                raise NoSuchHandle(0)
-            messages = self.group.read_within(limit, size_max, room)
-            try:
-                sent, answered = self._carried(messages, size_max)
-            except BaseException:
-                self.group.unread(messages)
-                raise
-            if len(answered) < len(messages):
-                places = {(message.partition, message.number) for message in answered}
-                self.group.unread([each for each in messages if (each.partition, each.number) not in places])
-            if answered:
-                first = {message.partition: message.number for message in reversed(answered)}
-                self._reads[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
-                while len(self._reads) > READS_REMEMBERED:
-                    self._reads.popitem(last=False)
-            return sent if answered else None
-
-    def _carried(self, messages: Sequence[Message], size_max: int) -> tuple[WireMessages, list[Message]]:
-        """Returns the messages that fit into the answer, encoded and as objects."""
-        try:
-            sent, count = carried(messages[: _count_within(messages, size_max)])
-            return sent, list(messages[:count])
-        except MessageTooLarge as error:
-            others = [message for message in messages if message.partition != error.partition]
-            if not others or self._named.get(error.partition) != error.number:
-                self._named[error.partition] = error.number
-                raise
-        # The client has got this error already, and has not moved on. The other partitions are still read.
-        return self._carried(others, size_max)
-
-    def close(self) -> None:
-        self.group.close()
-
-
-def _count_within(messages: Sequence[Message], size_max: int) -> int:
-    """Returns how many of the messages fit into `size_max` bytes together; at least the first one."""
-    size = 0
-    for count, message in enumerate(messages):
-        size += len(message.body)
-        if size > size_max and count:
-            return count
-    return len(messages)
-
-
 class HeldWork(HeldObject):
     """A worker of a queue group that a client has open. Any thread may use it.
 
-    Invariant: each message that was taken and is not settled is in `_taken`, and is given back when the client is gone.
+    Invariant: each message that was taken and is not settled is in `_taken`, and is given back when the client has
+    disconnected.
     """
 
     def __init__(self, group: QueueGroup) -> None:
@@ -201,7 +106,7 @@ class HeldWork(HeldObject):
         if not messages:
             return None
         try:
-            sent, count = carried(messages[: _count_within(messages, size_max)])
+            sent, count = carried(messages[: count_within(messages, size_max)])
         except MessageTooLarge:
             self.give_back(messages[1:])
             raise
@@ -213,7 +118,7 @@ class HeldWork(HeldObject):
 
     def _take_within(self, limit: int, size_max: int, room: ScanRoom) -> list[Message]:
         """Returns up to `limit` messages: first a few, then as many as fit into `size_max` by the mean size so far."""
-        taken: list[Message] = []
+        result: list[Message] = []
         size, step = 0, min(limit, NATIVE_TAKEN_FIRST)
         if self._size_mean:
             step = min(limit, max(1, int(size_max / self._size_mean)))
@@ -221,23 +126,23 @@ class HeldWork(HeldObject):
             try:
                 messages = self._take(step, room)
             except NeedsMemory:
-                if step == 1 and not taken:
+                if step == 1 and not result:
                     raise
                 # They are large, and are taken one by one. If some were taken before, those are returned.
-                step = 0 if taken else 1
+                step = 0 if result else 1
                 continue
             except WarrenError:
                 # The messages that were taken are returned. The next call raises the error again.
-                if not taken:
+                if not result:
                     raise
                 break
-            taken += messages
+            result += messages
             size += sum(len(message.body) for message in messages)
-            if not taken or len(messages) < step:
+            if not result or len(messages) < step:
                 break
-            self._size_mean = max(1.0, size / len(taken))
-            step = min(limit - len(taken), int((size_max - size) / self._size_mean))
-        return taken
+            self._size_mean = max(1.0, size / len(result))
+            step = min(limit - len(result), int((size_max - size) / self._size_mean))
+        return result
 
     def _take(self, limit: int, room: ScanRoom) -> list[Message]:
         # The client extends the leases of the messages that it works on.
@@ -251,14 +156,14 @@ class HeldWork(HeldObject):
 
     def _sweep(self) -> None:
         """Forgets the messages that the worker no longer holds. Runs again when their number has doubled."""
-        taken = dict(self._taken)
+        attempts = dict(self._taken)
         topic = self.group.topic
-        leased = self.group.still_leased([named(topic.name, *place, attempt) for place, attempt in taken.items()])
-        kept = {(message.partition, message.number) for message in leased}
+        leased = self.group.still_leased([named(topic.name, *place, attempt) for place, attempt in attempts.items()])
+        places = {(message.partition, message.number) for message in leased}
         with self._mutex:
-            for place, attempt in taken.items():
-                # It may have been taken again meanwhile.
-                if place not in kept and self._taken.get(place) == attempt:
+            for place, attempt in attempts.items():
+                # It may have been taken again in between.
+                if place not in places and self._taken.get(place) == attempt:
                     del self._taken[place]
             self._swept_at = max(TAKEN_SWEPT_FROM, 2 * len(self._taken))
 
@@ -268,7 +173,7 @@ class HeldWork(HeldObject):
             return False
         topic = self.group.topic
         if topic.store.opened_topic(topic.name) is not topic:
-            # The group was deleted, even if another one has its name now.
+            # The group was deleted, even if a new one has its name.
             return True
         self._sweep()
         return not self._taken
@@ -279,8 +184,18 @@ class HeldWork(HeldObject):
             self.group.give_back(messages)
             self._forget(messages)
 
-    def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
-        """Acknowledges, gives back, buries or extends all messages. Raises LeaseLost at the end if some were lost."""
+    def settle(
+        self,
+        action: str,
+        messages: Sequence[Message],
+        one_by_one: Settlement[Message],
+        seconds: float | None,
+        reason: str,
+    ) -> None:
+        """Acknowledges, gives back, buries or extends all messages. Raises LeaseLost at the end if some were lost.
+
+        If it raises NeedsMemory, another call with the same `one_by_one` continues with the messages that are left.
+        """
         group = self.group
         if action == "extend":
             group.extend_many(messages, seconds or 0.0)
@@ -288,9 +203,9 @@ class HeldWork(HeldObject):
         if action == "ack":
             group.ack_many(messages)
         elif action == "nack":
-            settle_each(messages, lambda message: group.nack(message, seconds, reason))
+            one_by_one.settle_rest(lambda message: group.nack(message, seconds, reason))
         else:
-            settle_each(messages, lambda message: group.reject(message, reason))
+            one_by_one.settle_rest(lambda message: group.reject(message, reason))
         self._forget(messages)
 
     def _forget(self, messages: Sequence[Message]) -> None:
@@ -301,6 +216,7 @@ class HeldWork(HeldObject):
     def leave(self) -> bool:
         self._is_left = True
         if self._taken:
+            self.group.chooser.forget_ahead()
             return True
         self.close()
         return False
@@ -308,9 +224,9 @@ class HeldWork(HeldObject):
     def close(self) -> None:
         with self._mutex:
             self._is_closed = True
-            taken, self._taken = self._taken, {}
-        for (partition, number), attempt in taken.items():
-            # Another worker may have leased it meanwhile, or a transaction acknowledged it.
+            attempts, self._taken = self._taken, {}
+        for (partition, number), attempt in attempts.items():
+            # Another worker may have leased it in between, or a transaction acknowledged it.
             with suppress(LeaseLost):
                 self.group.nack(named(self.group.topic.name, partition, number, attempt), 0.0)
         self.group.close()
@@ -332,7 +248,7 @@ def options_of(request: OpenGroupRequest | ConfigureGroupRequest) -> dict[str, A
 
 
 async def open_group(call: Call, request: OpenGroupRequest) -> OpenGroupResponse:
-    """Opens a member of a group by a handle of the client. Makes the group if there is none."""
+    """Opens a member of a group by a handle of the client. Creates the group if it does not exist."""
     session = session_of(call)
 
     def opened() -> OpenGroupResponse:
@@ -369,10 +285,10 @@ async def describe_group(call: Call, request: DescribeGroupRequest) -> DescribeG
 
 
 def held_group(call: Call, handle: int) -> HeldStream | HeldWork:
-    """Returns a group that the client has open, of either mode. Raises BadInput if the handle is no group."""
+    """Returns a group that the client has open, of either mode. Raises BadInput if the handle is not a group."""
     held: Any = session_of(call).find(handle, object)  # type: ignore[type-var]
     if not isinstance(held, HeldStream | HeldWork):
-        raise BadInput(f"handle {handle} is no group")
+        raise BadInput(f"handle {handle} is not a group")
     return held
 
 
@@ -394,27 +310,24 @@ def _described(held: HeldStream | HeldWork, is_dead_wanted: bool) -> DescribeGro
 async def read_group(call: Call, request: ReadGroupRequest) -> ReadGroupResponse:
     """Returns messages of the partitions that the member owns. Waits if there is none."""
     session = session_of(call)
-    held, serial, this = session.find(request.handle, HeldStream), request.serial, Attempt()
+    held, serial, this = session.find(request.handle, HeldStream), request.serial, Attempt(request.attempt)
     limit, size = min(checked_limit(request.limit), READ_LIMIT_DEFAULT), size_of(call, request.bytes_max)
     wait_s = wait_of(request)
-    await call.broker.in_thread(held.begin, serial, this, is_retry=request.is_retry)
+    await call.broker.in_thread(held.begin, serial, this, request.open_from)
 
     async def attempt(is_rung: bool) -> WireMessages | None:
         return await in_turns(call, request, lambda room: held.read(serial, this, limit, size, room))
 
-    try:
-        sent = await awaited(call, request, wait_s, lambda: held.group.topic.logs, attempt, session)
-    finally:
-        this.is_over = True
+    sent = await awaited(call, request, wait_s, lambda: held.group.topic.logs, attempt, session)
     return ReadGroupResponse(messages=sent, owned=held.group.partitions)
 
 
 async def commit_group(call: Call, request: CommitGroupRequest) -> CommitGroupResponse:
-    """Commits what was read, or what comes before the positions."""
+    """Commits everything that was read, or everything before the positions."""
     held = session_of(call).find(request.handle, HeldStream)
     positions = None if request.positions is None else positions_of(request.positions)
-    done = await call.broker.in_thread(held.group.commit, positions)
-    return CommitGroupResponse(positions=wire_positions(done))
+    positions_committed = await call.broker.in_thread(held.group.commit, positions)
+    return CommitGroupResponse(positions=wire_positions(positions_committed))
 
 
 async def seek_group(call: Call, request: SeekGroupRequest) -> SeekGroupResponse:
@@ -437,19 +350,19 @@ def _where(to: str, where: int) -> Where:
 
 async def take(call: Call, request: TakeRequest) -> TakeResponse:
     """Leases messages of a queue group. Waits if there is none."""
-    session = session_of(call)
-    held = session.find(request.handle, HeldWork)
+    held = (session := session_of(call)).find(request.handle, HeldWork)
     limit, wait_s = min(checked_limit(request.limit), READ_LIMIT_DEFAULT), wait_of(request)
+    topic, queue_key = held.group.topic, (str(held.group.topic.name), held.group.name)
     size_max = call.broker.budget.answer_size_max(NATIVE_ANSWER_SIZE_TARGET)
-    topic, what = held.group.topic, (str(held.group.topic.name), held.group.name)
     messages: list[Message] = []
 
     async def attempt(is_rung: bool) -> WireMessages | None:
         nonlocal messages
-        taken = await in_turns(call, request, lambda room: held.take(limit, size_max, room))
-        if taken is None:
+        result = await in_turns(call, request, lambda room: held.take(limit, size_max, room))
+        await call.broker.ahead_memory.keep(held.group, call.peer.owner)
+        if result is None:
             return None
-        sent, messages = taken
+        sent, messages = result
         if not is_rung:
             # No put announced these messages, so there may be more. Wake the other requests that wait.
             for log in topic.logs:
@@ -457,8 +370,10 @@ async def take(call: Call, request: TakeRequest) -> TakeResponse:
         return sent
 
     sharing = call.broker.poll_sharing
-    with sharing.waiting(what):
-        sent = await awaited(call, request, wait_s, lambda: topic.logs, attempt, session, lambda: sharing.pause_s(what))
+    with sharing.waiting(queue_key):
+        sent = await awaited(
+            call, request, wait_s, lambda: topic.logs, attempt, session, lambda: sharing.pause_s(queue_key)
+        )
     if messages and not request.call_number and not call.broker.sessions.has(call.peer):
         await call.broker.in_thread(held.give_back, messages)
     return TakeResponse(messages=sent)
@@ -471,24 +386,17 @@ async def settle(call: Call, request: SettleRequest) -> SettleResponse:
     topic = held.group.topic
     seconds = None if request.seconds < 0 else request.seconds
 
-    def settle() -> None:
-        held.settle(action, named_all(topic, request.places), seconds, request.reason)
+    one_by_one: Settlement[Message] | None = None
 
-    await call.broker.in_thread(settle)
+    def settle() -> None:
+        nonlocal one_by_one
+        messages = named_all(topic, request.places)
+        one_by_one = one_by_one or Settlement(messages)
+        held.settle(action, messages, one_by_one, seconds, request.reason)
+
+    # A message that becomes a dead letter is read, and may be large.
+    await in_memory(call, settle)
     if action in ("nack", "reject"):
         for log in topic.logs:
             call.broker.long_polls.ring(log)
     return SettleResponse()
-
-
-async def redrive(call: Call, request: RedriveRequest) -> RedriveResponse:
-    """Puts dead letters of a group back into their topic. Returns their count."""
-    held = session_of(call).find(request.handle, HeldWork)
-    limit = none_where(request.limit, ANY)
-    numbers: dict[int, list[int]] = {}
-    for partition, number in zip(request.places.partitions, request.places.numbers, strict=False):
-        numbers.setdefault(partition, []).append(number)
-    count = await call.broker.in_thread(lambda: held.group.redrive(limit, numbers=numbers or None))
-    for log in held.group.topic.logs:
-        call.broker.long_polls.ring(log)
-    return RedriveResponse(count=count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from warren.broker.native.call import Call
 from warren.broker.native.limits import NATIVE_LOOK_S
@@ -15,11 +15,12 @@ from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_REQUEST_SIZE_MAX, SCANNED_SIZE_MAX, is_long
-from warren.errors import BadInput, NoSuchHandle, WarrenError
+from warren.errors import BadInput, NoSuchHandle, NotMaster, WarrenError
 from warren.protocol.api_keys import served
 from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_WAIT_S_MAX
 from warren.protocol.native.calls import wire_error
-from warren.protocol.native_schemas import CARRYING
+from warren.protocol.native_messages import OpenTopicRequest, ReadRequest, ScanResponse
+from warren.protocol.native_schemas import CARRYING, NativeKey
 from warren.protocol.schema_codec import message_buffers, read_request
 from warren.protocol.wire_struct import AnyRequest, NativeResponse, NumberedRequest, WaitingRequest, WireRequest
 from warren.storage import Log
@@ -29,6 +30,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 AnswerRequest = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
 """Gets the request, returns the response."""
+GIVING_MESSAGES: Final = frozenset(
+    (NativeKey.READ, NativeKey.SCAN, NativeKey.READ_GROUP, NativeKey.TAKE, NativeKey.LIST_DEAD)
+)
+"""Calls whose answers have messages. Without messages they say that there is nothing more."""
+SHOWING_ENDS: Final = GIVING_MESSAGES | {
+    NativeKey.OPEN_TOPIC,
+    NativeKey.FIND_TIME,
+    NativeKey.LIST_PARKED,
+    NativeKey.DESCRIBE_GROUP,
+    NativeKey.SEE_GROUP,
+    NativeKey.STATISTICS,
+}
+"""Calls whose answers show where a log ends, a position of a group, or that there is nothing more."""
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 
 
@@ -57,12 +71,31 @@ async def _answered_aside(call: Call, kind: type[AnyRequest], handle: AnswerRequ
 
 
 def answer_request(call: Call, request: AnyRequest, handle: AnswerRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
-    """Answers a request that was read: checks that the user has the rights for it, and handles it."""
+    """Answers a request that was read: checks that the user has the rights for it, and handles it.
+
+    If it names a topic that this process has not opened, a thread opens it first.
+    """
+    if closed := call.broker.open_topics.closed((getattr(request, "topic", None),)):
+        return _opened_first(call, closed, request, handle)
+    return _answer_open(call, request, handle)
+
+
+async def _opened_first(
+    call: Call, names: Sequence[str], request: AnyRequest, handle: AnswerRequest[AnyRequest]
+) -> Answer:
+    await call.broker.open_topics.open(names)
+    answer = _answer_open(call, request, handle)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _answer_open(call: Call, request: AnyRequest, handle: AnswerRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
     try:
         check(call, OWN[request.api_key], request)
         if isinstance(request, NumberedRequest) and request.call_number:
             return _numbered(call, request, handle)
         response = handle(call, request)
+        if not inspect.isawaitable(response):
+            check_ends(call, request, response)
     except WarrenError as error:
         response = _refused(call, request.response, error)
     if inspect.isawaitable(response):
@@ -80,9 +113,11 @@ async def _numbered(
         try:
             response = handle(call, request)
             response = await response if inspect.isawaitable(response) else response
+            check_ends(call, request, response)
         except WarrenError as error:
-            # If the handle holds nothing, nothing was done: the client opens it again, and repeats the call.
-            is_done = not isinstance(error, NoSuchHandle)
+            # If the handle holds nothing, nothing was done: the client opens it again, and repeats the call. Nothing
+            # was done either if this broker may not say that there is nothing.
+            is_done = not isinstance(error, NoSuchHandle | NotMaster)
             response = _refused(call, request.response, error)
         return await _encoded(call, response), is_done
 
@@ -96,6 +131,7 @@ async def _numbered(
 async def _later(call: Call, request: WireRequest[Any], coming: Awaitable[NativeResponse]) -> Answer:
     try:
         response = await coming
+        check_ends(call, request, response)
     except WarrenError as error:
         response = _refused(call, request.response, error)
     return await _encoded(call, response)
@@ -111,6 +147,29 @@ async def _encoded(call: Call, response: NativeResponse) -> Answer:
 def _refused(call: Call, kind: type[NativeResponse], error: WarrenError) -> NativeResponse:
     call.broker.metrics.failed(call.request.api_key)
     return kind(error=wire_error(error, call.client_message))
+
+
+def check_ends(call: Call, request: WireRequest[Any], response: NativeResponse) -> None:
+    """Raises NotMaster if the answer says where a log ends, or that there is nothing more, and another broker may lead.
+
+    Messages may be given: what was committed stays committed.
+    """
+    if request.api_key not in SHOWING_ENDS or response.error is not None:
+        return
+    if isinstance(request, OpenTopicRequest) and not (request.must_exist or request.is_described):
+        # The client begins to use the topic. It gives the ends back with a put, and shows them to no caller.
+        return
+    error = call.broker.leadership.refusal_of_ends()
+    if error is None or (request.api_key in GIVING_MESSAGES and _has_messages(request, response)):
+        return
+    raise error
+
+
+def _has_messages(request: WireRequest[Any], response: Any) -> bool:
+    if isinstance(request, ReadRequest) and request.is_backwards:
+        # The first message is the last one of the log.
+        return False
+    return bool(response.arrow if isinstance(response, ScanResponse) else response.messages.records)
 
 
 def refusal(call: Call, kind: type[NativeResponse], error: WarrenError) -> Answer:
@@ -148,17 +207,16 @@ async def awaited(
 ) -> T:
     """Repeats `attempt`, as a long poll, until its result is true or the wait ends. Returns the last result.
 
-    After each sleep it checks the rights again, because they may be gone. With a session, raises NoSuchHandle if the
-    connection ended during the sleep, because no client is left to get what `attempt` would take.
+    After each sleep it checks the rights again, because they may have been removed. With a session, raises NoSuchHandle
+    if the connection ended during the sleep, because no client is left to get what `attempt` would take.
     """
-    sessions = call.broker.sessions
 
     def waits(woken: asyncio.Future[bool]) -> None:
         if session is not None:
-            sessions.park(call.peer, woken)
+            call.broker.sessions.park(call.peer, woken)
 
     def resumes() -> None:
-        if session is not None and not sessions.has(call.peer):
+        if session is not None and not call.broker.sessions.has(call.peer):
             raise NoSuchHandle(0)
         check(call, OWN[request.api_key], request)
 
@@ -176,12 +234,7 @@ async def in_memory(call: Call, work: Callable[P, T], *arguments: P.args, **name
     The memory is held until the answer is given to the transport, which counts what the client has not read.
     """
     peer = call.peer
-    result, hold = await call.broker.read_memory.run(
-        peer.owner, lambda: peer.is_gone, lambda: work(*arguments, **named)
-    )
-    if hold is not None:
-        peer.answer_memory.append(hold.release)
-    return result
+    return await call.broker.read_memory.for_answer(peer, lambda: peer.is_gone, lambda: work(*arguments, **named))
 
 
 async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRoom], T]) -> T:

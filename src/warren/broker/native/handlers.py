@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.broker.native import append, delays, groups, queues, read, topics, transactions, views
+from warren.broker.native import append, dead_letters, delays, groups, queues, read, topics, transactions, views
 from warren.broker.native.call import Call
 from warren.broker.native.handler import own
 from warren.broker.net.request import Reply
@@ -23,6 +23,7 @@ from warren.protocol.native_messages import (
     DeleteTopicRequest,
     DescribeGroupRequest,
     EndTransactionRequest,
+    FindReplicasRequest,
     FindTimeRequest,
     ListDeadRequest,
     ListParkedRequest,
@@ -74,7 +75,7 @@ NATIVE_HANDLERS: Final[Mapping[int, Callable[[Call], Reply]]] = MappingProxyType
         NativeKey.SEEK_GROUP: own(SeekGroupRequest, groups.seek_group),
         NativeKey.TAKE: own(TakeRequest, groups.take),
         NativeKey.SETTLE: own(SettleRequest, groups.settle),
-        NativeKey.REDRIVE: own(RedriveRequest, groups.redrive),
+        NativeKey.REDRIVE: own(RedriveRequest, dead_letters.redrive),
         NativeKey.BEGIN_TRANSACTION: own(BeginTransactionRequest, transactions.begin_transaction),
         NativeKey.CHANGE_TRANSACTION: own(ChangeTransactionRequest, transactions.change_transaction),
         NativeKey.END_TRANSACTION: own(EndTransactionRequest, transactions.end_transaction),
@@ -87,5 +88,6 @@ NATIVE_HANDLERS: Final[Mapping[int, Callable[[Call], Reply]]] = MappingProxyType
         NativeKey.STATISTICS: own(StatisticsRequest, views.statistics),
         NativeKey.SEE_GROUP: own(SeeGroupRequest, views.see_group),
         NativeKey.LIST_DEAD: own(ListDeadRequest, views.list_dead),
+        NativeKey.FIND_REPLICAS: own(FindReplicasRequest, read.find_replicas),
     }
 )

@@ -24,16 +24,16 @@ class PollSharing:
         self._waiting: Counter[Hashable] = Counter()
 
     @contextmanager
-    def waiting(self, what: Hashable) -> Iterator[None]:
-        """Counts one request that waits for `what`, for the length of the block."""
-        self._waiting[what] += 1
+    def waiting(self, key: Hashable) -> Iterator[None]:
+        """Counts one request that waits for `key`, for the length of the block."""
+        self._waiting[key] += 1
         try:
             yield
         finally:
-            self._waiting[what] -= 1
-            if not self._waiting[what]:
-                del self._waiting[what]
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key]
 
-    def pause_s(self, what: Hashable) -> float:
-        """Returns how long a request that waits for `what` sleeps before it polls, if no log wakes it."""
-        return NATIVE_LOOK_S * min(self._waiting[what], NATIVE_LOOK_SHARED_MAX) * random.uniform(0.5, 1.0)
+    def pause_s(self, key: Hashable) -> float:
+        """Returns how long a request that waits for `key` sleeps before it polls, if no log wakes it."""
+        return NATIVE_LOOK_S * min(self._waiting[key], NATIVE_LOOK_SHARED_MAX) * random.uniform(0.5, 1.0)

@@ -9,12 +9,13 @@ from queue import Full
 from typing import Final
 
 from warren.broker.native.call import Call
-from warren.broker.native.handler import awaited, checked_choice, session_of, wait_of
+from warren.broker.native.handler import awaited, checked_choice, in_memory, session_of, wait_of
 from warren.broker.native.sessions import ClientSession, HeldObject
 from warren.broker.security.broker_view import HandleNames
-from warren.errors import GONE, BadInput, NoSuchTopic
+from warren.errors import GONE, BadInput, NeedsMemory, NoSuchTopic, NotAQueue
 from warren.protocol.native.calls import ANY, settings_of
 from warren.protocol.native_messages import OpenQueueRequest, OpenQueueResponse, UseQueueRequest, UseQueueResponse
+from warren.queue.standalone.codec import codec_of
 from warren.queue.standalone.durable_queue import DurableQueue
 from warren.queue.state.settings import TOPIC_SETTINGS
 
@@ -23,6 +24,8 @@ LOOK_S: Final = 0.05
 """How often a request that waits for room, or in a join, polls the queue."""
 GOT_REMEMBERED: Final = 1024
 """How many items, the latest ones, a client may give back: it does so as soon as it fails to read one."""
+AHEAD_SIZE_MAX: Final = 64 << 10
+"""How many bytes of items each client's queue reads ahead: they stay in memory between its requests."""
 QueueReply = tuple[bytes, int] | None
 """An item and its number, or None if there is no result yet. Actions without an item give an empty one."""
 
@@ -30,13 +33,14 @@ QueueReply = tuple[bytes, int] | None
 class HeldQueue(HeldObject):
     """A durable queue that a client has open. Any thread may use it.
 
-    When the client is gone, the items that it has received and not marked as done count as done.
+    When the client has disconnected, the items that it has received and not marked as done count as done.
     """
 
     def __init__(self, queue: DurableQueue[bytes]) -> None:
         self.queue = queue
+        queue.ahead_size_max = AHEAD_SIZE_MAX
         self._working = 0
-        self._got: deque[int] = deque(maxlen=GOT_REMEMBERED)
+        self._recent: deque[int] = deque(maxlen=GOT_REMEMBERED)
         self._mutex = threading.Lock()
 
     @property
@@ -51,22 +55,29 @@ class HeldQueue(HeldObject):
         return (b"", 0)
 
     def get(self) -> QueueReply:
-        taken = self.queue.take()
-        if taken is None:
+        entry = self.queue.take()
+        if entry is None:
             return None
         with self._mutex:
             self._working += 1
-            self._got.append(taken[1])
-        return taken
+            self._recent.append(entry[1])
+        return entry
 
     def give_back(self, number: int) -> QueueReply:
         """Returns an item that the client cannot read. Raises BadInput if this client did not get it just now."""
         with self._mutex:
-            if number not in self._got or not self._working:
+            if number not in self._recent or not self._working:
                 raise BadInput(f"item {number} is none that this client got just now")
-            self._got.remove(number)
+            self._recent.remove(number)
             self._working -= 1
-        returned = self.queue.give_back(number)
+        try:
+            returned = self.queue.give_back(number)
+        except NeedsMemory:
+            # The read is repeated when there is memory for the item.
+            with self._mutex:
+                self._recent.append(number)
+                self._working += 1
+            raise
         return (b"", ANY if returned is None else returned)
 
     def skip(self, number: int) -> QueueReply:
@@ -93,15 +104,30 @@ class HeldQueue(HeldObject):
 
 
 async def open_queue(call: Call, request: OpenQueueRequest) -> OpenQueueResponse:
-    """Opens the durable queue of this name. Makes it if there is none."""
-    session, settings = session_of(call), settings_of(request.settings)
-    TOPIC_SETTINGS.check_names(settings)
-    # The broker handles items as bytes and decodes none of them, because the client chooses the codec.
-    queue = await call.broker.allotment.admit(
-        call, request.queue, lambda: call.broker.store.queue(request.queue, request.maxsize, codec="bytes", **settings)
-    )
+    """Opens the durable queue of this name. Makes it if there is none, unless it must exist."""
+    session = session_of(call)
+    if request.must_exist:
+        queue = await call.broker.in_thread(_existing_queue, call, request)
+    else:
+        queue = await _made_queue(call, request)
     session.hold(request.handle, HeldQueue(queue))
     return OpenQueueResponse()
+
+
+def _existing_queue(call: Call, request: OpenQueueRequest) -> DurableQueue[bytes]:
+    topic = call.broker.store.existing_topic(request.queue)
+    if not topic.is_queue:
+        raise NotAQueue(request.queue)
+    return DurableQueue(topic, request.maxsize, codec_of("bytes"))
+
+
+async def _made_queue(call: Call, request: OpenQueueRequest) -> DurableQueue[bytes]:
+    settings = settings_of(request.settings)
+    TOPIC_SETTINGS.check_names(settings)
+    # The broker handles items as bytes and decodes none of them, because the client chooses the codec.
+    return await call.broker.allotment.admit(
+        call, request.queue, lambda: call.broker.store.queue(request.queue, request.maxsize, codec="bytes", **settings)
+    )
 
 
 async def use_queue(call: Call, request: UseQueueRequest) -> UseQueueResponse:
@@ -130,14 +156,14 @@ async def _used(call: Call, request: UseQueueRequest, session: ClientSession, he
     work = works[action]
 
     async def attempt(is_rung: bool) -> QueueReply:
-        return await call.broker.in_thread(work)
+        return await in_memory(call, work)
 
     logs = held.queue.topic.logs
     if action == "get":
-        taken = await awaited(call, request, wait_of(request), lambda: logs, attempt, session)
+        entry = await awaited(call, request, wait_of(request), lambda: logs, attempt, session)
     else:
-        taken = await awaited(call, request, wait_of(request), lambda: (), attempt, session, lambda: LOOK_S)
-    if action in ("put", "back") and taken is not None:
+        entry = await awaited(call, request, wait_of(request), lambda: (), attempt, session, lambda: LOOK_S)
+    if action in ("put", "back") and entry is not None:
         call.broker.long_polls.ring(logs[0])
-    item, number = taken or (b"", 0)
-    return UseQueueResponse(is_done=taken is not None, item=item, count=number)
+    item, number = entry or (b"", 0)
+    return UseQueueResponse(is_done=entry is not None, item=item, count=number)

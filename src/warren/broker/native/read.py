@@ -1,10 +1,10 @@
-"""Read, FindTime and Scan: messages by number, time and tag, as messages or as Arrow."""
+"""Read, FindTime and Scan: messages by number, time and tag, as messages or as Arrow. FindReplicas: where else."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.native.call import Call
@@ -18,6 +18,8 @@ from warren.protocol.native.arrow import scan_padding
 from warren.protocol.native.calls import positions_of, wire_positions
 from warren.protocol.native.records import carried
 from warren.protocol.native_messages import (
+    FindReplicasRequest,
+    FindReplicasResponse,
     FindTimeRequest,
     FindTimeResponse,
     ReadRequest,
@@ -69,7 +71,7 @@ async def read(call: Call, request: ReadRequest) -> ReadResponse:
 
     async def attempt(is_rung: bool) -> ReadResponse | None:
         while True:
-            answer = await in_memory(call, _looked, topic, positions, limit, size, tag)
+            answer = await in_memory(call, _read_once, topic, positions, limit, size, tag)
             # A waiting request continues while there is more to scan, because nothing would wake it.
             if answer or not _is_more(topic, positions) or loop.time() >= deadline_s or call.broker.is_stopping:
                 return answer
@@ -80,7 +82,7 @@ async def read(call: Call, request: ReadRequest) -> ReadResponse:
     return answer or _answer(topic, [], positions)
 
 
-def _looked(
+def _read_once(
     topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None
 ) -> ReadResponse | None:
     messages = _read(topic, positions, limit, size, tag)
@@ -88,7 +90,7 @@ def _looked(
 
 
 def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> list[Message]:
-    """Returns messages from the positions on. Moves the positions behind all messages that it has scanned."""
+    """Returns messages from the positions on. Moves the positions past all messages that it has scanned."""
     messages: list[Message] = []
     scanned_max = SCANNED_SIZE_MAX
     for partition, number in positions.items():
@@ -98,7 +100,7 @@ def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: T
         except NumberRetired as error:
             raise FellBehind(str(topic.name), partition, error.number, error.first) from error
         except NeedsMemory:
-            # The positions have moved behind the messages of other partitions, so these are returned first.
+            # The positions have moved past the messages of other partitions, so these are returned first.
             if messages:
                 break
             raise
@@ -135,8 +137,8 @@ def _is_more(topic: Topic, positions: dict[int, int]) -> bool:
 
 def _answer(topic: Topic, messages: list[Message], positions: dict[int, int]) -> ReadResponse:
     sent, count = carried(messages)
-    for left in reversed(messages[count:]):
-        positions[left.partition] = left.number
+    for message in reversed(messages[count:]):
+        positions[message.partition] = message.number
     return ReadResponse(
         messages=sent,
         positions=wire_positions(positions),
@@ -152,26 +154,35 @@ async def find_time(call: Call, request: FindTimeRequest) -> FindTimeResponse:
     return FindTimeResponse(positions=wire_positions(numbers))
 
 
+def find_replicas(call: Call, request: FindReplicasRequest) -> FindReplicasResponse:
+    """Returns the in-sync replicas that clients in a rack shall read from; none if this broker stands there itself."""
+    near = call.broker.leadership.near(request.rack)
+    return FindReplicasResponse(store_id=call.broker.store.id, addresses=[node.address for node in near])
+
+
 async def scan(call: Call, request: ScanRequest) -> ScanResponse:
     """Returns messages of a partition as an Arrow stream of about the requested size, and the next number."""
     log = (await call.broker.opened_topic(request.topic)).partition(request.partition)
     return await in_memory(call, _scanned, log, request, size_of(call, request.bytes_max))
 
 
-def _pieces(batch: pyarrow.RecordBatch, size_max: int) -> Iterator[pyarrow.RecordBatch]:
-    """Yields the rows of a batch in pieces of `size_max` bytes at most, or of one row each."""
-    if batch.nbytes <= size_max or batch.num_rows == 1:
-        yield batch
-        return
+def _pieces(batch: pyarrow.RecordBatch) -> Sequence[tuple[pyarrow.RecordBatch, int]]:
+    """Returns the rows of a batch in pieces of SCAN_PIECE_SIZE_MAX bytes at most, or of one row each, and their sizes.
+
+    The size is returned because PyArrow adds it up at each call, which takes 6 µs: a quarter of the time that a scan
+    needs for the rest of its work on a batch of 1,000 rows.
+    """
+    size: int = batch.nbytes
+    if size <= SCAN_PIECE_SIZE_MAX or batch.num_rows == 1:
+        return ((batch, size),)
     middle = batch.num_rows // 2
-    yield from _pieces(batch.slice(0, middle), size_max)
-    yield from _pieces(batch.slice(middle), size_max)
+    return (*_pieces(batch.slice(0, middle)), *_pieces(batch.slice(middle)))
 
 
 def _scanned(log: Log, request: ScanRequest, size_max: int) -> ScanResponse:
     end = log.end if request.end == NO_END else min(request.end, log.end)
     start = log.first if request.start == NO_END else request.start
-    # The numbers say how far an answer goes, so they are read even if the request does not ask for them.
+    # The numbers say how far an answer goes, so they are read even if the request does not name them.
     names = request.columns
     columns = None if names is None else [*names, *({"number"} - set(names))]
     batches: list[pyarrow.RecordBatch] = []
@@ -179,16 +190,16 @@ def _scanned(log: Log, request: ScanRequest, size_max: int) -> ScanResponse:
     scanned = log.scan(
         start, end, columns=columns, tag=request.tag, rows_min=max(1, request.rows_min), skips=request.skips
     )
-    for batch in (piece for whole in scanned for piece in _pieces(whole, SCAN_PIECE_SIZE_MAX)):
-        if size + batch.nbytes > ANSWER_SIZE_MAX - SCAN_OVERHEAD_MAX:
+    for batch, batch_size in chain.from_iterable(map(_pieces, scanned)):
+        if size + batch_size > ANSWER_SIZE_MAX - SCAN_OVERHEAD_MAX:
             number = batch.column("number")[0].as_py()
             if not batches:
-                reason = f"{batch.nbytes} bytes with all columns that are asked for"
+                reason = f"{batch_size} bytes with all requested columns"
                 raise MessageTooLarge(request.topic, request.partition, number, 0, reason)
             following = number
             break
         batches.append(batch)
-        size += batch.nbytes
+        size += batch_size
         if size >= size_max:
             following = batch.column("number")[-1].as_py() + 1
             break

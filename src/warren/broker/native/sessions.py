@@ -37,10 +37,10 @@ class HeldObject(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes it, because the client is gone. Nothing is kept."""
+        """Closes it, because the client has disconnected. Nothing is kept."""
 
     def is_over(self) -> bool:
-        """Returns whether it can have no effect any more. The session then drops it, even if the client did not."""
+        """Returns whether it can no longer have an effect. The session then drops it, even if the client did not."""
         return False
 
 
@@ -97,8 +97,8 @@ class ClientSession:
         with self._mutex:
             self._held = {handle: each for handle, each in self._held.items() if id(each) not in over}
             self._left = [each for each in self._left if id(each) not in over]
-            kept = len(self._held) + len(self._left)
-            self._swept_at = max(SWEPT_FROM, min(2 * kept, NATIVE_HANDLES_MAX))
+            count = len(self._held) + len(self._left)
+            self._swept_at = max(SWEPT_FROM, min(2 * count, NATIVE_HANDLES_MAX))
         for each in over.values():
             _close(each)
 

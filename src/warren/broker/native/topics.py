@@ -72,10 +72,10 @@ def _opened(call: Call, request: OpenTopicRequest) -> tuple[Topic, OpenTopicResp
     if request.must_exist:
         topic.refresh()
     topic.see_partitions()
-    return topic, _described(topic) if request.is_described else _shown(topic)
+    return topic, _described(topic) if request.is_described else _topic_state(topic)
 
 
-def _shown(topic: Topic) -> OpenTopicResponse:
+def _topic_state(topic: Topic) -> OpenTopicResponse:
     parts = [OpenTopicResponsePartition(number, log.first, log.end) for number, log in enumerate(topic.logs)]
     return OpenTopicResponse(settings=wire_settings(topic.settings.to_json()), partitions=parts)
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from warren.broker.native.call import Call
 from warren.broker.native.delays import columns_of, due_options, put_of
-from warren.broker.native.groups import HeldStream, held_group, named_all
+from warren.broker.native.groups import held_group, named_all
 from warren.broker.native.handler import checked_choice, none_where, session_of
+from warren.broker.native.held_stream import HeldStream
 from warren.broker.native.sessions import HeldObject
 from warren.broker.security.broker_view import HandleNames
 from warren.broker.services.topics import found_or_made
@@ -43,7 +44,7 @@ RECOVERIES: Final = ("recover", "abort_prepared", "last_version", "last_failure"
 
 
 class HeldTransaction(HeldObject):
-    """A transaction that a client has open: aborted when the client is gone, unless it was prepared."""
+    """A transaction that a client has open: aborted when the client has disconnected, unless it was prepared."""
 
     def __init__(self, transaction: Transaction, given_id: str) -> None:
         self.transaction, self._given_id = transaction, given_id
@@ -63,7 +64,7 @@ class HeldTransaction(HeldObject):
 
 
 class HeldProducer(HeldObject):
-    """A producer that a client has open. No other client can open it meanwhile."""
+    """A producer that a client has open. No other client can open it at the same time."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer

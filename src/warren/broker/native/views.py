@@ -31,7 +31,7 @@ from warren.queue.topic import Topic
 async def see_group(call: Call, request: SeeGroupRequest) -> SeeGroupResponse:
     """Returns the settings of a group, and its state if requested. Raises NoSuchGroup if there is none."""
     topic = await call.broker.opened_topic(request.topic)
-    response = await call.broker.in_thread(_seen if request.is_described else _settings, topic, request.group)
+    response = await call.broker.in_thread(_group_state if request.is_described else _settings, topic, request.group)
     if request.is_put_back_wanted:
         parts = await call.broker.in_thread(topic.put_back, request.group)
         response.put_back = [SeeGroupResponsePutBack(*part) for part in parts]
@@ -42,7 +42,7 @@ def _settings(topic: Topic, group: str) -> SeeGroupResponse:
     return SeeGroupResponse(settings=wire_settings(topic.group_settings(group).to_json()))
 
 
-def _seen(topic: Topic, group: str) -> SeeGroupResponse:
+def _group_state(topic: Topic, group: str) -> SeeGroupResponse:
     description = topic.describe_group(group)
     parts = description.partitions
     return SeeGroupResponse(

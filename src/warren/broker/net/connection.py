@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from warren.broker.net.outbox import OUTBOX_PIECE_SIZE, Outbox
 from warren.broker.net.progress import Mark
-from warren.broker.net.request import Answer, DeferredReply, Reply, Services, WaitingReply
+from warren.broker.net.request import Answer, DeferredReply, Reply, WaitingReply
 from warren.broker.quotas.windows import Timed
 from warren.broker.security.peer import Peer
-from warren.broker.services.memory_budget import MEMORY_SMALL_SIZE_MAX, Hold, MemoryKind
+from warren.broker.services.memory_budget import MEMORY_SMALL_SIZE_MAX, Hold, MemoryBudget, MemoryKind
 from warren.errors import ProtocolError, WarrenError
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.frames import FrameReader
@@ -25,7 +25,13 @@ from warren.protocol.throttle import throttled
 
 if TYPE_CHECKING:
     from warren.broker.net.places import ConnectionPlaces, Reservation
+    from warren.broker.net.progress import ProgressWatch
+    from warren.broker.quotas.quotas import Quotas
+    from warren.broker.security.logged_in import LoggedIn
     from warren.broker.security.users import KeptPassword
+    from warren.broker.services.limited_log import LimitedLog
+    from warren.broker.services.metrics import Metrics
+    from warren.broker.settings import BrokerLimits, BrokerSettings
 
 AUTHENTICATION_S_MAX: Final = 30.0
 """How long a connection may take to log in."""
@@ -54,8 +60,38 @@ QueuedRequest = tuple[Request, int, Hold | None]
 """A request, its size, and the memory that was taken for it; None if it is small."""
 
 
-class ConnectionHost(Services, Protocol):
-    """The broker that a connection belongs to."""
+class ConnectionHost(Protocol):
+    """The broker that a connection belongs to, or a replica that has no store open."""
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def limits(self) -> BrokerLimits: ...
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def budget(self) -> MemoryBudget: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def logged_in(self) -> LoggedIn: ...
+
+    @property
+    def closings(self) -> LimitedLog: ...
+
+    @property
+    def progress(self) -> ProgressWatch: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
 
     @property
     def connections(self) -> ConnectionPlaces[Connection]: ...
@@ -128,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._patience is not None:
             self._patience.cancel()
 
-    def _heard(self) -> None:
+    def _restart_patience(self) -> None:
         """Restarts the clock of a connection that has to log in: its first byte has come."""
         if self._patience is not None:
             self._patience.cancel()
@@ -140,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_new:
-            self._heard()
+            self._restart_patience()
         hold, budget = self._frame, self._broker.budget
         try:
             frames = self._frames.received(nbytes)
@@ -157,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._waiting.append((request, size, hold))
                     self._count(size, hold)
                 elif self._begin(request, size, hold):
-                    # A request that is answered at once is not counted, because it never waits.
+                    # A request that is answered immediately is not counted, because it never waits.
                     self._count(size, hold)
                 elif hold is not None:
                     hold.release()
@@ -194,7 +230,8 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._patience, self._muted):
             if timer is not None:
                 timer.cancel()
-        # Reader and peer know their connection: in a circle all of them would wait for the collector, buffers included.
+        # Reader and peer know their connection: a reference cycle would keep all of them, with their buffers, until the
+        # collector runs.
         self._frames.close()
         self.peer.welcome = lambda *_: None
         if self._outbox is not None:
@@ -203,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         for hold in (self._frame, self._unsent):
             if hold is not None:
                 hold.release()
-        # What is under way is given back when it is done: it takes memory until then, though the client is gone.
+        # The memory of running requests is released when they end, although the client has disconnected.
         for _, size, taken in self._waiting:
             self._give_back(size, taken)
         self._waiting.clear()
@@ -217,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- Requests, one after the other ---
 
     def _work(self) -> None:
-        """Answers requests that wait, until one of them is not answered at once."""
+        """Answers requests that wait, until one of them is not answered immediately."""
         budget = self._broker.budget
         while self._waiting and not (self._is_working or self._is_writing_paused or self._is_closing):
             if budget.is_crowded and self._waiting[0][0].api_key in LARGE_ANSWERS:
@@ -387,7 +424,7 @@ class Connection(asyncio.BufferedProtocol):
         broker = self._broker
         if self._is_asking or self._is_writing_paused or self._waiting_size >= broker.limits.waiting_size_max:
             return True
-        # One small request at a time is served however little memory there is.
+        # One small request at a time is always served, even if memory is short.
         return self._muted is not None or (broker.budget.is_full and bool(self._waiting))
 
     def _pause_or_resume(self) -> None:
@@ -439,7 +476,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- Ending ---
 
     def stop(self) -> None:
-        """Takes no more requests, and closes when those that were taken are answered."""
+        """Accepts no more requests, and closes when the accepted ones are answered."""
         transport, outbox = self._transport, self._outbox
         if transport is not None and outbox is not None and not transport.is_closing():
             if self._muted is not None:

@@ -1,7 +1,7 @@
 """Makes the C library keep free memory for the next request, and give it back to the system when there is too much.
 
 Requests of a megabyte come and go. Freeing their pages and allocating them again would take a tenth of the time of each
-request. But the memory of a burst must not be kept for ever.
+request. But the memory of a burst must not be kept permanently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warren.broker.threads import InThread
 BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20
 """How much free memory a broker keeps at most."""
 BROKER_HEAP_STEP_SIZE: Final = 16 << 20
-"""How much more than it needs the heap takes at once."""
+"""How many bytes more than needed the heap allocates in one step."""
 BROKER_HEAP_LOOK_S: Final = 1.0
 """How often a broker checks for too much free memory."""
 BROKER_HEAP_LOOK_S_MAX: Final = 60.0
@@ -43,8 +43,8 @@ def keep_memory() -> bool:
         TRIM_THRESHOLD: BROKER_HEAP_KEPT_SIZE_MAX,
         TOP_PAD: BROKER_HEAP_STEP_SIZE,
         MMAP_THRESHOLD: MMAP_THRESHOLD_MAX,
-        # One heap for all threads: each of several heaps would keep as much, and a thread cannot use what is free in
-        # the heap of another. Python runs one thread at a time, so threads do not wait for each other.
+        # One heap for all threads: each of several heaps would keep as much, and a thread cannot use the free memory of
+        # another heap. Python runs one thread at a time, so threads do not wait for each other.
         ARENA_MAX: 1,
     }
     return all(set_option(option, size) for option, size in options.items())

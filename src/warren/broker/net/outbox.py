@@ -10,7 +10,7 @@ from typing import Final
 from warren.protocol.primitives import Buffer
 
 OUTBOX_PIECE_SIZE: Final = 128 << 10
-"""The transport gets about this many bytes at once."""
+"""The transport gets about this many bytes at a time."""
 TLS_UNSENT_SIZE_MAX: Final = 256 << 10
 """A TLS transport that holds more than this gets no more."""
 
@@ -20,10 +20,10 @@ class Outbox:
 
     A TLS transport hands all bytes that it has encrypted to the transport below it, and does not count them any more:
     an answer that it gets in one piece seems to be sent, although the client reads nothing. So a TLS transport gets
-    pieces until it says that it is full, and the rest stays here. A plain transport of Python 3.11 copies what it
+    pieces until it reports that it is full, and the rest stays here. A plain transport of Python 3.11 copies what it
     cannot send, so it gets large answers in pieces as well.
 
-    Invariant: if there are bytes in the outbox, the transport is full, and will say when it is not.
+    Invariant: if there are bytes in the outbox, the transport is full, and will report when it is not.
     """
 
     def __init__(self, transport: asyncio.Transport, unsent_size_max: int) -> None:
@@ -40,7 +40,7 @@ class Outbox:
         return 0 if self._transport.is_closing() else self._size + self._transport.get_write_buffer_size()
 
     def write(self, buffers: Sequence[Buffer], size: int) -> None:
-        """Sends the buffers, of `size` bytes, behind all that was written before.
+        """Sends the buffers, of `size` bytes, after all that was written before.
 
         While the transport is not full, a caller may give it answers of up to OUTBOX_PIECE_SIZE bytes directly.
         """
@@ -65,7 +65,7 @@ class Outbox:
             self._transport.close()
 
     def clear(self) -> None:
-        """Drops all bytes, because the connection is gone."""
+        """Drops all bytes, because the connection has ended."""
         self._buffers.clear()
         self._size = 0
 

@@ -1,4 +1,4 @@
-"""Places for connections: limits their number, in all and per address, and drops some to make room for others."""
+"""Places for connections: limits their number, in total and per address, and drops some to make room for others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Full(NamedTuple):
-    """The reason why there is no place: `open_count` connections are open, in all or from `host`."""
+    """The reason why there is no place: `open_count` connections are open, in total or from `host`."""
 
     open_count: int
     host: str | None = None
@@ -39,7 +39,7 @@ class OpenConnections(Protocol):
 
 
 class Reservation:
-    """The place of a connection whose TLS handshake is under way. `leave` frees it; a second call does nothing."""
+    """The place of a connection whose TLS handshake is in progress. `leave` frees it; a second call does nothing."""
 
     def __init__(self, close: Callable[[], None]) -> None:
         self.close = close

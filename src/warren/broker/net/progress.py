@@ -85,7 +85,9 @@ class ProgressWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def answered(self, connection: WatchedConnection) -> None:
-        """Counts the unsent bytes of a connection again in a moment, because its client did not receive all at once."""
+        """Counts the unsent bytes of a connection again in a moment, because its client did not receive all bytes
+        immediately.
+        """
         self._unsent.add(connection)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(COUNT_S, self._count)

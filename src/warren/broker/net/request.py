@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from warren.broker.security.users import Users
     from warren.broker.services.append_queue import AppendQueue
     from warren.broker.services.batch_checks import BatchChecks
+    from warren.broker.services.kept_memory import AheadMemory
+    from warren.broker.services.leadership import Leadership
     from warren.broker.services.limited_log import LimitedLog
     from warren.broker.services.long_polls import LongPolls
     from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import Metrics
+    from warren.broker.services.open_topics import OpenTopics
     from warren.broker.services.pauses import Pauses
     from warren.broker.services.read_memory import ReadMemory
     from warren.broker.services.status import StatusCache
@@ -67,6 +70,9 @@ class Services(BrokerView, Protocol):
     def read_memory(self) -> ReadMemory: ...
 
     @property
+    def ahead_memory(self) -> AheadMemory: ...
+
+    @property
     def long_polls(self) -> LongPolls: ...
 
     @property
@@ -80,6 +86,9 @@ class Services(BrokerView, Protocol):
 
     @property
     def pauses(self) -> Pauses: ...
+
+    @property
+    def open_topics(self) -> OpenTopics: ...
 
     @property
     def quotas(self) -> Quotas: ...
@@ -113,6 +122,9 @@ class Services(BrokerView, Protocol):
 
     @property
     def advertised(self) -> tuple[str, int]: ...
+
+    @property
+    def leadership(self) -> Leadership: ...
 
     @property
     def is_stopping(self) -> bool: ...
@@ -177,6 +189,6 @@ class ServedCall(Asker, Generic[S_co]):
 
 
 Call = ServedCall[Services]
-"""A request for a handler that uses nothing but these services."""
+"""A request for a handler that uses only these services."""
 Reply = Answer | Awaitable[Answer] | DeferredReply
 """What a handler returns: the answer, or a promise of it. Blocking work belongs on a thread."""

@@ -37,7 +37,7 @@ async def bound_sockets(host: str, port: int) -> list[socket.socket]:
 class TlsListener:
     """Accepts connections on sockets that are bound. For the event loop's thread alone.
 
-    A server of asyncio tells a protocol of its connection after the handshake. Until then nothing would count the
+    A server of asyncio informs a protocol of its connection after the handshake. Until then nothing would count the
     connection, so that a client that opens connections and sends nothing could take all descriptors of the process.
     """
 
@@ -71,7 +71,7 @@ class TlsListener:
                 return
             except OSError as error:
                 LOGGER.warning("a connection could not be accepted: %s", error)
-                # The socket stays readable: without a pause the event loop would do nothing but try again.
+                # The socket stays readable: without a pause the event loop would only try again.
                 self._loop.remove_reader(listening)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._watch, listening)
                 return
@@ -92,14 +92,14 @@ class TlsListener:
                 ssl_handshake_timeout=TLS_HANDSHAKE_S_MAX,
             )
         except OSError:
-            # The client is gone, is too slow, or does not speak TLS. An error of TLS is an OSError too.
+            # The client has disconnected, is too slow, or does not speak TLS. An error of TLS is an OSError too.
             pass
         finally:
             del self._handshakes[client]
             reservation.leave()
 
     def close(self) -> None:
-        """Accepts no more connections, and ends the handshakes under way. A second call does nothing."""
+        """Accepts no more connections, and ends the handshakes in progress. A second call does nothing."""
         self._is_closed = True
         for listening in self.sockets:
             if listening.fileno() >= 0:

@@ -38,7 +38,7 @@ class Owned(NamedTuple):
 
 
 class Most(NamedTuple):
-    """The limits of topics and partitions, in all and of one user; None for no limit."""
+    """The limits of topics and partitions, in total and of one user; None for no limit."""
 
     topics: int
     partitions: int
@@ -47,11 +47,11 @@ class Most(NamedTuple):
 
 
 class Allotment:
-    """Makes, changes and deletes topics for users, within quotas and limits.
+    """Creates, changes and deletes topics for users, within quotas and limits.
 
     The coroutines are for the event loop; their work on threads is done by one thread at a time. Topics of other
-    processes count too: a new topic at once, a changed one within ALLOTMENT_LOOK_S. A topic without an owner counts as
-    one of ANONYMOUS.
+    processes count too: a new topic immediately, a changed one within ALLOTMENT_LOOK_S. A topic without an owner counts
+    as one of ANONYMOUS.
     """
 
     def __init__(self, store: Store, quotas: Quotas, limits: BrokerLimits, in_thread: InThread) -> None:
@@ -69,7 +69,7 @@ class Allotment:
         *,
         is_strict: bool = True,
     ) -> Topic:
-        """Returns the topic `name`, and makes it for the user if it does not exist.
+        """Returns the topic `name`, and creates it for the user if it does not exist.
 
         Raises LimitReached if there would be too many. If the user has recently made too many, raises QuotaExceeded if
         `is_strict`, and otherwise throttles the client.
@@ -106,7 +106,7 @@ class Allotment:
 
         def configure() -> TopicSettings:
             with self._mutex:
-                owner = self._look_at(name).owner
+                owner = (self._read(name) or Owned(ANONYMOUS, 0)).owner
                 if more:
                     self._check(owner, most, 0, more)
                 changed = self._store.configure_topic(name, changes)
@@ -203,9 +203,6 @@ class Allotment:
         if is_whole:
             self._look_again_s = now_s + ALLOTMENT_LOOK_S
         return True
-
-    def _look_at(self, name: str) -> Owned:
-        return self._read(name) or Owned(ANONYMOUS, 0)
 
     def _read(self, name: str) -> Owned | None:
         path = paths.topic_file(paths.topic_directory(self._store.path, name))

@@ -16,7 +16,7 @@ CLIENT_ID_NAMED_SIZE_MAX: Final = 1000
 """The longest client id that may have a quota."""
 
 DEFAULT: Final = ""
-"""The name of the entity that stands for all that have no quota of their own."""
+"""The name of the entity that stands for all entities without an own quota."""
 USER, CLIENT, ADDRESS = "user", "client-id", "ip"
 """Kafka's names for the parts of an entity."""
 OF_CLIENTS: Final = frozenset({frozenset({USER}), frozenset({CLIENT}), frozenset({USER, CLIENT})})
@@ -49,7 +49,7 @@ KEYS: Final[Mapping[str, QuotaKey]] = MappingProxyType(
         CONSUMED: QuotaKey(OF_CLIENTS, RATE, "bytes a second of answers that hold messages"),
         TIME: QuotaKey(OF_CLIENTS, RATE, "percent of the time of the event loop"),
         REQUESTS: QuotaKey(OF_CLIENTS, RATE, "requests a second"),
-        MUTATIONS: QuotaKey(OF_CLIENTS, RATE, "partitions a second that are made or deleted"),
+        MUTATIONS: QuotaKey(OF_CLIENTS, RATE, "partitions that are created or deleted per second"),
         CONNECTIONS: QuotaKey(OF_USERS, COUNT, "connections of a user that has logged in"),
         TOPICS: QuotaKey(OF_USERS, COUNT, "topics that a user has made"),
         PARTITIONS: QuotaKey(OF_USERS, COUNT, "partitions of the topics that a user has made"),

@@ -29,7 +29,7 @@ class QuotasFile:
         self._lock = SharedLock(filesystem, paths.security_lock(path), clock)
 
     def read(self) -> QuotaTable:
-        """Returns all quotas. Raises CorruptSettings if the file holds anything else."""
+        """Returns all quotas. Raises CorruptSettings if the file has other content."""
         data = read_json(self._filesystem, self.path) or {}
         try:
             return dict(_of_json(each) for each in data.get("quotas", ()))
@@ -47,12 +47,10 @@ class QuotasFile:
             quotas = {entity: values for entity, values in quotas.items() if values}
             if len(quotas) > QUOTAS_MAX:
                 raise BadInput(f"there are more than {QUOTAS_MAX} entities with quotas")
-            write_json(self._filesystem, self.path, {"quotas": [_to_json(*each) for each in _sorted(quotas)]})
+            in_order = sorted(quotas.items(), key=lambda each: tuple(name or "" for name in each[0]))
+            rows = [{**entity.parts, "quotas": dict(sorted(values.items()))} for entity, values in in_order]
+            write_json(self._filesystem, self.path, {"quotas": rows})
         return quotas
-
-
-def _sorted(quotas: QuotaTable) -> list[tuple[Entity, dict[str, float]]]:
-    return sorted(quotas.items(), key=lambda each: tuple(name or "" for name in each[0]))
 
 
 def checked_values(entity: Entity, values: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -60,10 +58,6 @@ def checked_values(entity: Entity, values: Mapping[str, float | None]) -> dict[s
     for key, value in values.items():
         checked_value(entity, key, 1.0 if value is None else value)
     return dict(values)
-
-
-def _to_json(entity: Entity, values: Mapping[str, float]) -> dict[str, Any]:
-    return {**entity.parts, "quotas": dict(sorted(values.items()))}
 
 
 def _of_json(data: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:

@@ -19,18 +19,19 @@ from warren.broker.quotas.entities import (
     Entity,
 )
 from warren.broker.quotas.file import QuotasFile
+from warren.broker.security.replica_user import REPLICA_USER
 from warren.errors import WarrenError
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.native_schemas import CARRYING, NativeKey
 
 QUOTA_BURST_S: Final = 1.0
-"""The unused quota of this many seconds may be used at once."""
+"""The unused quota of this many seconds may be used in one step."""
 QUOTA_THROTTLE_S_MAX: Final = 10.0
-"""The longest wait that an answer may ask for, and the longest time for which a connection is not read."""
+"""The longest wait that an answer may request, and the longest time for which a connection is not read."""
 QUOTA_CLIENTS_REMEMBERED_MAX: Final = 10_000
 """For how many users and client ids the usage is remembered."""
 QUOTA_USERS_SHOWN_MAX: Final = 100
-"""How many users have metrics of their own; the others share one."""
+"""How many users have their own metrics; the others share one."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 OTHERS: Final = "others"
@@ -83,7 +84,7 @@ class Bucket:
         self._tokens = rate * QUOTA_BURST_S
 
     def take(self, amount: float, now_s: float) -> float:
-        """Takes tokens. Returns for how many seconds no more should be taken."""
+        """Takes tokens. Returns how many seconds to wait before the next take."""
         self.owed_s(now_s)
         self._tokens = max(self._tokens - amount, -self.rate * QUOTA_THROTTLE_S_MAX)
         return max(0.0, -self._tokens / self.rate)
@@ -102,7 +103,7 @@ class Bucket:
 class Quotas:
     """The quotas of a broker: those in the file, and `defaults` for each user that has none. For the loop's thread.
 
-    `is_set` is False while there is no quota; callers then use nothing else of this object. `refresh` reads the file
+    `is_set` is False while there is no quota; callers then use no other method of this object. `refresh` reads the file
     again if it has changed. A file that cannot be read changes nothing.
     """
 
@@ -156,11 +157,13 @@ class Quotas:
         waits = [buckets[key].take(amount, now_s) for key, amount in used.items() if key in buckets]
         wait_s = max(waits, default=0.0)
         if wait_s:
-            self._count(user, wait_s)
+            counts = self._counts(user)
+            counts[0] += 1
+            counts[1] += wait_s
         return wait_s
 
     def mutate(self, user: str, client: str, count: int) -> None:
-        """Counts partitions that are made or deleted. `charge` throttles the client for it."""
+        """Counts partitions that are created or deleted. `charge` throttles the client for it."""
         bucket = self._buckets_of(user, client).get(MUTATIONS)
         if bucket is not None:
             bucket.take(count, self._now())
@@ -195,6 +198,8 @@ class Quotas:
 
     def most(self, key: str, user: str) -> float | None:
         """Returns the limit of a user for `key`; None if there is none."""
+        if user == REPLICA_USER:
+            return None
         quota = self._first(key, (Entity(user), Entity(DEFAULT)))
         return self._defaults.get(key) if quota is None else quota
 
@@ -213,7 +218,12 @@ class Quotas:
         return buckets
 
     def _resolved(self, user: str, client: str) -> dict[str, Bucket]:
-        """Returns a bucket for each key. As in Kafka, the first of these entities that has a quota decides."""
+        """Returns a bucket for each key. As in Kafka, the first of these entities that has a quota decides.
+
+        Replicas have none: every put waits for them.
+        """
+        if user == REPLICA_USER:
+            return {}
         entities = (
             Entity(user, client),
             Entity(user, DEFAULT),
@@ -229,8 +239,8 @@ class Quotas:
             entity = next((each for each in entities if key in self._quotas.get(each, {})), None)
             rate = self._defaults.get(key) if entity is None else self._quotas[entity][key]
             if rate is not None:
-                # A quota of the configuration is one bucket per user. A quota that was set is shared by all that its
-                # entity names.
+                # A quota of the configuration is one bucket per user. A quota that was set is shared by all users and
+                # clients of its entity.
                 scope = Entity(user) if entity is None else entity
                 shared = None if scope.user is None else user, None if scope.client is None else client
                 buckets[key] = self._bucket((key, *shared), rate / PERCENT if key == TIME else rate)
@@ -257,11 +267,6 @@ class Quotas:
 
     def _first(self, key: str, entities: Sequence[Entity]) -> float | None:
         return next((self._quotas[each][key] for each in entities if key in self._quotas.get(each, {})), None)
-
-    def _count(self, user: str, wait_s: float) -> None:
-        counts = self._counts(user)
-        counts[0] += 1
-        counts[1] += wait_s
 
     def _counts(self, user: str) -> list[float]:
         if user not in self.throttled and len(self.throttled) >= QUOTA_USERS_SHOWN_MAX:

@@ -1,4 +1,4 @@
-"""Asker: a request of any protocol, as far as its user and rights are concerned."""
+"""Asker: the part of a request, of any protocol, that concerns its user and rights."""
 
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ class TopicMaker(Protocol):
         *,
         is_strict: bool = True,
     ) -> Topic:
-        """Returns the topic, which is made if it does not exist."""
+        """Returns the topic, created if it does not exist."""
 
 
 class ClassicGroupView(Protocol):
-    """A classic consumer group, as far as rights are concerned."""
+    """The part of a classic consumer group that the checks of rights use."""
 
     @property
     def protocol_type(self) -> str | None: ...

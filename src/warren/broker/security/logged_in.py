@@ -38,7 +38,7 @@ class LoggedIn:
         self._has_new = False
 
     def add(self, connection: object, password: KeptPassword, close: Callable[[], None]) -> None:
-        """Adds a connection on which a user has logged in, in place of an earlier login on it."""
+        """Adds a connection on which a user has logged in, instead of an earlier login on it."""
         self._entries[connection] = LoggedInConnection(password, close)
         self._has_new = True
 
@@ -50,7 +50,7 @@ class LoggedIn:
         """Checks the logins every USERS_LOOK_S, until cancelled."""
         while True:
             await asyncio.sleep(USERS_LOOK_S)
-            stamp = self._seen()
+            stamp = self._state_of_file()
             if stamp == self._stamp and not self._has_new:
                 continue
             # Reset before the file is read, so that later changes and logins are left to the next check.
@@ -61,18 +61,18 @@ class LoggedIn:
             except WarrenError as error:
                 LOGGER.error("users cannot be read: %s", error)
 
-    def _seen(self) -> tuple[int, int]:
+    def _state_of_file(self) -> tuple[int, int]:
         try:
             status = os.stat(self._users.path)
         except FileNotFoundError:
             return 0, 0
         return status.st_mtime_ns, status.st_ino
 
-    def _close_others(self, entries: Mapping[object, LoggedInConnection], kept: frozenset[KeptPassword]) -> None:
+    def _close_others(self, entries: Mapping[object, LoggedInConnection], passwords: frozenset[KeptPassword]) -> None:
         for key, entry in entries.items():
-            if entry.password not in kept and self._entries.get(key) is entry:
+            if entry.password not in passwords and self._entries.get(key) is entry:
                 del self._entries[key]
                 LOGGER.info(
-                    "a connection of user %r closed: the user is gone, or has another password", entry.password.user
+                    "a connection of user %r closed: the user was deleted or has another password", entry.password.user
                 )
                 entry.close()

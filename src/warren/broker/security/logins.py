@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from warren.errors import TooManyLogins
 
 AUTHENTICATION_ANSWER_S: Final = 0.25
-"""How long the answer to a failed login takes, whatever was wrong."""
+"""How long the answer to a failed login takes, for any cause."""
 LOGIN_THREADS: Final = 2
 """How many passwords are checked at a time."""
 LOGINS_WAITING_MAX: Final = 1000
@@ -178,5 +178,5 @@ class Logins:
         self._free += 1
 
     def close(self) -> None:
-        """Accepts no more logins, and finishes those that are being checked."""
+        """Accepts no more logins, and finishes those in progress."""
         self._threads.shutdown()

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from warren.broker.security.asker import Asker
+from warren.broker.security.replica_user import REPLICA_USER
 from warren.broker.security.rights import Operation, ResourceKind
-from warren.errors import NoRight
+from warren.errors import NoRight, ReplicasOnly
 
 Names = Callable[[Any, Any], Iterable[str]]
 """Returns the names of resources, from the asker and the decoded request, or one row of it."""
@@ -45,10 +46,14 @@ class Need(NamedTuple):
 
 
 class NeedsRow(NamedTuple):
-    """All needs of a request, in the order of their checks. `shows` says what its answer omits."""
+    """All needs of a request, in the order of their checks. `shows` says what its answer omits.
+
+    If it `is_for_replicas`, no right is enough: if clients have to log in, only replicas may send it.
+    """
 
     needs: Sequence[Need] = ()
     shows: str = ""
+    is_for_replicas: bool = False
 
     @property
     def words(self) -> str:
@@ -56,6 +61,8 @@ class NeedsRow(NamedTuple):
         words = list(dict.fromkeys(need.words for need in self.needs))
         if self.shows:
             words.append(f"shows only {self.shows}")
+        if self.is_for_replicas:
+            words.append("the login of a replica")
         return "; ".join(words) or "nothing"
 
 
@@ -77,7 +84,11 @@ def _does_as_well(asker: Asker, instead: tuple[Operation, NameSource] | None, re
 
 
 def check(asker: Asker, row: NeedsRow, request: Any) -> None:
-    """Raises NoRight if the request needs a right that the asker does not have."""
+    """Raises NoRight if the request needs a right that the asker does not have, or ReplicasOnly if it is no replica."""
+    broker, peer = asker.broker, asker.peer
+    if row.is_for_replicas and peer.user != REPLICA_USER and (broker.settings.sasl or broker.rights is not None):
+        broker.denials.tell("denied to %s: %s", peer, stranger := ReplicasOnly(peer.user))
+        raise stranger
     error = refusal(asker, row, request)
     if error is not None:
         raise error

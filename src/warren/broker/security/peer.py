@@ -27,9 +27,13 @@ class Peer:
     batch_count: int = 0
     """How many batches it has produced."""
     produces: ProduceReader = field(default_factory=ProduceReader)
+    fetched_to: dict[int, int] = field(default_factory=dict)
+    """The number behind the last messages of a log that it got by Fetch, by the identity of the log."""
     sasl: SaslSession | None = None
     welcome: Callable[[KeptPassword], None] = lambda password: None
     """Called when a user has logged in."""
+    is_replica: bool = False
+    """Whether it is a slave that follows this broker."""
     is_gone: bool = False
     """Whether the connection has ended."""
     answer_memory: list[Callable[[], None]] = field(default_factory=list)
@@ -37,7 +41,7 @@ class Peer:
 
     @property
     def owner(self) -> str:
-        """Returns the owner of the memory that the peer makes the broker hold: its user, or else its address."""
+        """Returns the owner of the memory that the broker holds for the peer: its user, otherwise its address."""
         return self.user if self.user != ANONYMOUS else self.host
 
     def __str__(self) -> str:
@@ -45,7 +49,7 @@ class Peer:
 
 
 class Requester(Protocol):
-    """The sender of a request, as far as quotas are concerned."""
+    """The part of a request's sender that quotas use."""
 
     @property
     def peer(self) -> Peer: ...

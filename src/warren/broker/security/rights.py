@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from warren.broker.threads import InThread
 
 RIGHTS_MAX: Final = 10_000
-RIGHTS_REMEMBERED_MAX: Final = 100_000
-"""How many results of checks are cached."""
+RIGHTS_REMEMBERED_SIZE_MAX: Final = 4 << 20
+"""The memory for cached results of checks: about 15,000. Clients choose the names, so they could fill any memory."""
+REMEMBERED_SIZE: Final = 230
+"""About how many bytes a cached result takes in addition to the name of the resource."""
 RIGHTS_LOOK_S: Final = 0.5
 """How soon a change of rights by another process is seen."""
 UNREADABLE: Final = -1, -1
@@ -136,7 +138,7 @@ class Right(NamedTuple):
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Returns the right that `to_json` returned as JSON.
 
-        Raises BadInput, KeyError, TypeError or AttributeError for anything else.
+        Raises BadInput, KeyError, TypeError or AttributeError for any other value.
         """
         return cls(
             ResourceKind[data["kind"].upper()],
@@ -212,18 +214,19 @@ class _Index:
 class Rights:
     """Checks whether a user may do something. For the event loop's thread alone.
 
-    An operation is forbidden unless a right allows it, and a right that denies it wins over those that allow it.
-    The first question reads the file. After that `watch` checks for changes by other processes every RIGHTS_LOOK_S,
-    also while there are no requests, so that a right that was revoked long ago allows nothing any more. A thread reads
-    the file, because it may have thousands of rights; the previous rights apply until then. A file that cannot be read
-    allows nothing.
+    An operation is forbidden unless a right allows it, and a right that denies it has precedence over those that allow
+    it. The first check reads the file. After that `watch` checks for changes by other processes every RIGHTS_LOOK_S,
+    also while there are no requests, so that a right that was revoked long ago no longer allows anything. A thread
+    reads the file, because it may have thousands of rights; the previous rights apply until then. A file that cannot be
+    read allows nothing.
     """
 
     def __init__(self, file: RightsFile, super_users: frozenset[str]) -> None:
         self.file, self._super_users = file, super_users
         self._refreshing = asyncio.Lock()
         self._rights = _Index(())
-        self._known: dict[tuple[str, str, Operation, ResourceKind, str], bool] = {}
+        self._answers: dict[tuple[str, str, Operation, ResourceKind, str], bool] = {}
+        self._answers_size = 0
         self._stamp: tuple[int, int] | None = None
 
     def may(self, peer: Peer, operation: Operation, kind: ResourceKind, name: str) -> bool:
@@ -233,12 +236,23 @@ class Rights:
         if self._stamp is None:
             self._load()
         question = peer.user, peer.host, operation, kind, name
-        is_allowed = self._known.get(question)
+        is_allowed = self._answers.get(question)
         if is_allowed is None:
-            if len(self._known) >= RIGHTS_REMEMBERED_MAX:
-                self._known.clear()
-            is_allowed = self._known[question] = self._decided(peer, operation, kind, name)
+            is_allowed = self._decided(peer, operation, kind, name)
+            if len(name) <= NAME_SIZE_MAX:
+                self._remember(question, is_allowed)
         return is_allowed
+
+    def _remember(self, question: tuple[str, str, Operation, ResourceKind, str], is_allowed: bool) -> None:
+        size = REMEMBERED_SIZE + len(question[-1])
+        if self._answers_size + size > RIGHTS_REMEMBERED_SIZE_MAX:
+            self._forget()
+        self._answers[question] = is_allowed
+        self._answers_size += size
+
+    def _forget(self) -> None:
+        self._answers.clear()
+        self._answers_size = 0
 
     def _decided(self, peer: Peer, operation: Operation, kind: ResourceKind, name: str) -> bool:
         about = list(self._rights.about(peer, kind, name))
@@ -261,7 +275,7 @@ class Rights:
             await self.refresh(in_thread)
 
     async def refresh(self, in_thread: InThread) -> None:
-        """Reads the file if it has changed. When this returns, its present rights apply."""
+        """Reads the file if it has changed. When this returns, its current rights apply."""
         # One at a time, because a thread that read the file earlier must not finish last.
         async with self._refreshing:
             stamp = UNREADABLE
@@ -286,5 +300,5 @@ class Rights:
         return status.st_mtime_ns, status.st_ino
 
     def _take(self, rights: _Index, stamp: tuple[int, int]) -> None:
-        self._known.clear()
+        self._forget()
         self._rights, self._stamp = rights, stamp

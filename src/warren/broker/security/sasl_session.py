@@ -117,7 +117,7 @@ class SaslSession:
             return b"", self._proven(token), LoginEvent.PROVED
         if self.state is LoginState.SCRAM:
             first = parse_first(token)
-            credential = self._users.credential(first.user, self._mechanism)
+            credential = self._users.scram_credential(first.user, self._mechanism)
             nonce = secrets.token_urlsafe(SCRAM_NONCE_SIZE)
             self._exchange = Exchange(self._mechanism, first, credential, nonce)
             return self._exchange.challenge, None, LoginEvent.BEGAN

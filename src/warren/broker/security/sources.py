@@ -24,7 +24,7 @@ TRANSACTION: Final = 1
 """The key type of a transactional id in FindCoordinator."""
 MANY_COORDINATORS_FROM: Final = 4
 MANY_GROUPS_FROM: Final = 8
-IF_MADE: Final = "if the request makes it"
+IF_MADE: Final = "if the request creates it"
 IF_MISSING: Final = "if that does not exist"
 IF_NAMED: Final = "if the request names one"
 IF_WANTED: Final = "if the request wants its name"
@@ -46,7 +46,7 @@ def _missing(asker: Asker, names: Iterable[str]) -> list[str]:
 
 
 def _made_by_put(asker: Asker, name: str) -> Sequence[str]:
-    """Returns the topic if a put to it makes it."""
+    """Returns the topic if a put to it creates it."""
     return _missing(asker, (name,)) if asker.broker.settings.auto_create_topics else ()
 
 
@@ -61,8 +61,8 @@ def _letters(asker: Asker, topic: str) -> Sequence[str]:
 
 def _set_letters(asker: Asker, topic: str, names: Iterable[Any]) -> list[str]:
     """Returns the dead-letter topics that a request names and `topic` does not have yet. A topic has one by default."""
-    kept = _letters(asker, topic) or (dead_letter_topic(topic, ""),)
-    return [name for name in names if isinstance(name, str) and name and name not in kept]
+    letters = _letters(asker, topic) or (dead_letter_topic(topic, ""),)
+    return [name for name in names if isinstance(name, str) and name and name not in letters]
 
 
 def _of(kind: ResourceKind, words: str, names: Names, when: str = "", rows: str = "") -> NameSource:
@@ -188,7 +188,7 @@ CONFIGURED_LETTERS: Final = set_letters(_configs_letters("resource_name"), "reso
 # --- Warren's own calls ---
 
 
-def held(asker: Asker, handle: int) -> HandleNames:
+def handle_names(asker: Asker, handle: int) -> HandleNames:
     """Returns the names that a handle of the client stands for; NO_NAMES if nothing is open by it."""
     return asker.broker.sessions.names(asker.peer, handle) if handle else NO_NAMES
 
@@ -225,10 +225,12 @@ NATIVE_LETTERS: Final = _of(
 )
 NATIVE_SET_LETTERS: Final = set_letters(lambda asker, request: _own_settings_letters(asker, request.topic, request))
 HANDLE_TOPIC: Final = _of(
-    ResourceKind.TOPIC, "the topic", lambda asker, request: _name(held(asker, request.handle).topic)
+    ResourceKind.TOPIC, "the topic", lambda asker, request: _name(handle_names(asker, request.handle).topic)
 )
 QUEUE: Final = _of(ResourceKind.TOPIC, "the topic", lambda asker, request: (request.queue,))
-QUEUE_OPENED: Final = QUEUE._replace(names=lambda asker, request: _missing(asker, (request.queue,)), when=IF_MADE)
+QUEUE_OPENED: Final = QUEUE._replace(
+    names=lambda asker, request: () if request.must_exist else _missing(asker, (request.queue,)), when=IF_MADE
+)
 QUEUE_LETTERS: Final = set_letters(lambda asker, request: _own_settings_letters(asker, request.queue, request))
 QUEUE_PUT: Final = _queue_if("to put", lambda action: action == "put")
 QUEUE_GOT: Final = _queue_if(
@@ -236,16 +238,16 @@ QUEUE_GOT: Final = _queue_if(
 )
 QUEUE_SEEN: Final = _queue_if("for anything else", lambda action: action != "put" and action not in QUEUE_READS)
 HANDLE_GROUP: Final = _of(
-    ResourceKind.GROUP, "the group", lambda asker, request: _name(held(asker, request.handle).group)
+    ResourceKind.GROUP, "the group", lambda asker, request: _name(handle_names(asker, request.handle).group)
 )
 HANDLE_ID: Final = _of(
     ResourceKind.TRANSACTIONAL_ID,
     "the transactional id",
-    lambda asker, request: _name(held(asker, request.handle).id),
+    lambda asker, request: _name(handle_names(asker, request.handle).id),
     IF_NAMED,
 )
 HANDLE_LETTERS: Final = NATIVE_LETTERS._replace(
-    names=lambda asker, request: _letters(asker, topic) if (topic := held(asker, request.handle).topic) else ()
+    names=lambda asker, request: _letters(asker, topic) if (topic := handle_names(asker, request.handle).topic) else ()
 )
 WANTED_LETTERS: Final = HANDLE_LETTERS._replace(
     names=lambda asker, request: HANDLE_LETTERS.names(asker, request) if request.is_dead_wanted else (), when=IF_WANTED
@@ -256,24 +258,24 @@ MADE_LETTERS: Final = HANDLE_LETTERS._replace(
 OTHER_TOPIC: Final = _of(
     ResourceKind.TOPIC,
     "the topic of the group",
-    lambda asker, request: _name(held(asker, request.group).topic),
+    lambda asker, request: _name(handle_names(asker, request.group).topic),
     IF_NAMED,
 )
 OTHER_GROUP: Final = _of(
-    ResourceKind.GROUP, "the group", lambda asker, request: _name(held(asker, request.group).group), IF_NAMED
+    ResourceKind.GROUP, "the group", lambda asker, request: _name(handle_names(asker, request.group).group), IF_NAMED
 )
 NATIVE_ID: Final = _of(
     ResourceKind.TRANSACTIONAL_ID, "the transactional id", lambda asker, request: _name(request.id), IF_NAMED
 )
 NATIVE_ID_OR_HANDLE: Final = NATIVE_ID._replace(
-    names=lambda asker, request: _name(held(asker, request.handle).id if request.handle else request.id)
+    names=lambda asker, request: _name(handle_names(asker, request.handle).id if request.handle else request.id)
 )
 PRODUCER: Final = _of(
     ResourceKind.TRANSACTIONAL_ID,
     "the transactional id that is the producer's name",
     lambda asker, request: (request.producer,),
 )
-HANDLE_PRODUCER: Final = PRODUCER._replace(names=lambda asker, request: _name(held(asker, request.handle).id))
+HANDLE_PRODUCER: Final = PRODUCER._replace(names=lambda asker, request: _name(handle_names(asker, request.handle).id))
 
 
 # --- HTTP ---
@@ -288,10 +290,10 @@ def _changed_group(asker: Asker, request: Any) -> Sequence[str]:
     """Returns the group if it exists and the body gives it other settings. `start` counts only for a new group."""
     body, name = request.body or {}, request.path["group"]
     try:
-        kept = asker.broker.topics.find(request.path["topic"]).group_settings(name)
+        settings = asker.broker.topics.find(request.path["topic"]).group_settings(name)
     except WarrenError:
         return ()
-    changes = (option for option, value in body.items() if getattr(kept, GROUP_OPTIONS[option].field) != value)
+    changes = (option for option, value in body.items() if getattr(settings, GROUP_OPTIONS[option].field) != value)
     return (name,) if any(option != "start" for option in changes) else ()
 
 

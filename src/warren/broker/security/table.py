@@ -34,7 +34,9 @@ def _create(source: NameSource) -> Need:
 
 
 def _set_letters(letters: tuple[NameSource, NameSource]) -> tuple[Need, Need]:
-    """Returns the needs of a request that sets a dead-letter topic: to write there, and to make it if it is missing."""
+    """Returns the needs of a request that sets a dead-letter topic: to write there, and to create it if it does not
+    exist.
+    """
     return Need(WRITE, letters[0]), _create(letters[1])
 
 
@@ -44,6 +46,7 @@ def _row(*needs: Need | tuple[Operation, NameSource], shows: str = "") -> NeedsR
 
 FREE: Final = NeedsRow()
 EVERYTHING: Final = _row((Operation.ALL, CLUSTER))
+REPLICAS: Final = NeedsRow(is_for_replicas=True)
 _READS_GROUP: Final = _row((READ, sources.GROUP))
 _COMMITS: Final = _row((READ, sources.GROUP), (READ, sources.NAMED_TOPICS))
 _SHARES: Final = _row((READ, sources.GROUP), (READ, sources.KNOWN_TOPICS))
@@ -130,6 +133,7 @@ OWN: Final[Mapping[int, NeedsRow]] = MappingProxyType(
     {
         NativeKey.OPEN_SESSION: FREE,
         NativeKey.CLOSE_HANDLE: FREE,
+        NativeKey.FIND_REPLICAS: FREE,
         NativeKey.LIST_TOPICS: _row(shows=SHOWN_TOPICS),
         NativeKey.OPEN_TOPIC: _row(
             (DESCRIBE, sources.NATIVE_TOPIC),
@@ -189,6 +193,14 @@ OWN: Final[Mapping[int, NeedsRow]] = MappingProxyType(
             (WRITE, sources.HANDLE_PRODUCER), (WRITE, sources.NATIVE_TOPIC), _create(sources.NATIVE_MADE)
         ),
         NativeKey.STATISTICS: _row((DESCRIBE, CLUSTER)),
+        NativeKey.SEE_CLUSTER: _row((DESCRIBE, CLUSTER)),
+        NativeKey.JOIN_SHARD: REPLICAS,
+        NativeKey.LIST_STATE: REPLICAS,
+        NativeKey.FETCH_STATE: REPLICAS,
+        NativeKey.FETCH_SHARD: REPLICAS,
+        NativeKey.HAND_OVER_SHARD: EVERYTHING,
+        NativeKey.LIST_COPY: EVERYTHING,
+        NativeKey.DIGEST_RECORDS: EVERYTHING,
         NativeKey.COMMIT_BATCH: EVERYTHING,
         NativeKey.RECOVER: EVERYTHING,
         NativeKey.OPEN_QUEUE: _row(

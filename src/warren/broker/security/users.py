@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from warren.broker.security.replica_user import REPLICA_USER, ReplicaUser
 from warren.broker.security.scram import HASHES, SCRAM_SALT_SIZE, Credential, unknown_user
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import BadInput, BadName, CorruptSettings, NoSuchUser, UserExists
@@ -44,10 +45,19 @@ class Kept(NamedTuple):
 
 
 class Users:
-    """The users who may connect to brokers of the store at `path`. Any thread and process; each call reads the file."""
+    """The users who may connect to brokers of the store at `path`. Any thread and process; each call reads the file.
 
-    def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.path, self._filesystem = paths.users_file(path), filesystem
+    In a cluster there is one user more, that of the other `replicas`, which is in no file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+        replicas: ReplicaUser | None = None,
+    ) -> None:
+        self.path, self._filesystem, self._replicas = paths.users_file(path), filesystem, replicas
         self._lock = SharedLock(filesystem, paths.security_lock(path), clock)
         self._secret = secrets.token_hex(SECRET_SIZE)
         self._last_read: Mapping[str, Any] = {}
@@ -64,27 +74,33 @@ class Users:
             for mechanism in HASHES
         }
         with self._lock:
-            kept = self._read()
-            if name in kept.users and not replaces:
+            contents = self._read()
+            if name in contents.users and not replaces:
                 raise UserExists(name)
-            if len(kept.users) >= USERS_MAX:
+            if len(contents.users) >= USERS_MAX:
                 raise BadInput(f"there are {USERS_MAX} users, and cannot be more")
-            self._write(Kept({**kept.users, name: made}, kept.secret))
+            self._write(Kept({**contents.users, name: made}, contents.secret))
 
     def delete(self, name: str) -> None:
         """Removes a user. Raises NoSuchUser if there is none."""
         with self._lock:
-            kept = self._read()
-            if kept.users.pop(name, None) is None:
+            contents = self._read()
+            if contents.users.pop(name, None) is None:
                 raise NoSuchUser(name)
-            self._write(kept)
+            self._write(contents)
+
+    def scram_credential(self, name: str, mechanism: str) -> Credential:
+        """Returns the credential that checks a login by SCRAM: of a user, or of a replica."""
+        if self._replicas is not None and name == REPLICA_USER and mechanism in self._replicas.credentials:
+            return self._replicas.credentials[mechanism]
+        return self.credential(name, mechanism)
 
     def credential(self, name: str, mechanism: str) -> Credential:
         """Returns the credential that checks a user's password. If the user does not exist, no password fits it."""
-        kept = self._read()
+        contents = self._read()
         # Also made for users who exist, because the time of an answer would otherwise show which users do.
-        stranger = unknown_user(mechanism, kept.secret.encode(), name, _iteration_counts(kept, mechanism))
-        credentials = kept.users.get(name)
+        stranger = unknown_user(mechanism, contents.secret.encode(), name, _iteration_counts(contents, mechanism))
+        credentials = contents.users.get(name)
         if credentials is None:
             return stranger
         try:
@@ -93,15 +109,19 @@ class Users:
             raise CorruptSettings(self.path, f"user {name!r}: {error}") from error
 
     def proven(self, name: str, password: str) -> KeptPassword | None:
-        """Returns the stored password if `password` is right; else None. Takes as long if the user does not exist."""
-        kept = self.credential(name, PLAIN_CHECKED_WITH)
-        candidate = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
-        is_proven = hmac.compare_digest(candidate.stored_key, kept.stored_key)
-        return KeptPassword(name, PLAIN_CHECKED_WITH, kept.salt) if is_proven else None
+        """Returns the stored password if `password` is right; otherwise None.
+
+        Takes the same time if the user does not exist.
+        """
+        credential = self.credential(name, PLAIN_CHECKED_WITH)
+        candidate = Credential.of(PLAIN_CHECKED_WITH, password, credential.salt, credential.iterations)
+        is_proven = hmac.compare_digest(candidate.stored_key, credential.stored_key)
+        return KeptPassword(name, PLAIN_CHECKED_WITH, credential.salt) if is_proven else None
 
     def kept_passwords(self) -> frozenset[KeptPassword]:
         """Returns the stored passwords of all users, without credentials that cannot be read."""
-        passwords = set()
+        of_replicas = {} if self._replicas is None else self._replicas.credentials
+        passwords = {KeptPassword(REPLICA_USER, name, each.salt) for name, each in of_replicas.items()}
         for name, credentials in self._read().users.items():
             for mechanism in HASHES:
                 with suppress(KeyError, TypeError, ValueError):
@@ -110,7 +130,7 @@ class Users:
 
     def is_known(self, name: str) -> bool:
         """Returns whether the file had this user when it was last read, for example to check a password."""
-        return name in self._last_read
+        return name in self._last_read or name == REPLICA_USER
 
     def _read(self) -> Kept:
         data = read_json(self._filesystem, self.path) or {}
@@ -120,19 +140,19 @@ class Users:
         self._last_read = users
         return Kept(users, secret)
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, contents: Kept) -> None:
         new_path = self.path + paths.NEW_SUFFIX
         with suppress(FileNotFoundError):
             os.remove(new_path)
         # The new file is private from its creation on, so that no other user can open it at any time.
         os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
-        write_json(self._filesystem, self.path, kept._asdict())
+        write_json(self._filesystem, self.path, contents._asdict())
 
 
-def _iteration_counts(kept: Kept, mechanism: str) -> Counter[int]:
+def _iteration_counts(contents: Kept, mechanism: str) -> Counter[int]:
     """Returns the number of users for each number of iterations."""
     counts: Counter[int] = Counter()
-    for credentials in kept.users.values():
+    for credentials in contents.users.values():
         with suppress(KeyError, TypeError, ValueError):
             counts[int(credentials[mechanism]["iterations"])] += 1
     return counts

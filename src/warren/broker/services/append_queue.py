@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from warren.broker.services.metrics import Metrics
-from warren.errors import StoreBusy
+from warren.errors import StoreBusy, WarrenError
 from warren.message import Receipt
 from warren.storage import Log
 from warren.storage.append.append import numbers_of
@@ -18,7 +18,7 @@ from warren.storage.format.layout import ALIGNMENT, PAYLOAD_AT
 from warren.storage.format.record import Packed
 
 APPEND_THREADS_MAX: Final = 8
-"""How many logs a broker syncs at once for the puts of its clients."""
+"""How many logs a broker syncs at the same time for the puts of its clients."""
 BROKER_PUTS_WAITING_MAX: Final = 100_000
 
 LOGGER: Final = logging.getLogger("warren.broker")
@@ -40,10 +40,17 @@ class AppendQueue:
     appends and syncs. While it is at work, all puts to the same log wait and share the next append and sync.
     """
 
-    def __init__(self, on_append: Callable[[Log], None], metrics: Metrics) -> None:
+    def __init__(
+        self,
+        on_append: Callable[[Log], None],
+        metrics: Metrics,
+        refusal: Callable[[], WarrenError | None] | None = None,
+    ) -> None:
         self._on_append, self._metrics = on_append, metrics
+        self._refusal = refusal
+        """Returns why no put is taken now, if another broker may lead; None if this one serves alone."""
         self._waiting: dict[Log, list[QueuedPut]] = {}
-        """The puts that wait for the hop to a thread that is under way, for each log that has one."""
+        """The puts that wait for the running hop to a thread, for each log that has one."""
         self.waiting_count = 0
         self._loop = asyncio.get_running_loop()
         # Not an executor: a future for each hop costs more than the rest of the work for it.
@@ -54,13 +61,22 @@ class AppendQueue:
         """Appends records. Returns the receipt of the first message if that is quick: it does not wait for the disk.
 
         Otherwise returns None, and calls `on_done` once, when the records are on disk or could not be stored. Raises
-        StoreBusy if too many puts wait.
+        StoreBusy if too many puts wait, and NotMaster or NotEnoughReplicas if a cluster takes none now.
         """
+        if self._refusal is not None and (error := self._refusal()) is not None:
+            raise error
         size = len(records[0].payload) if len(records) == 1 else sum(map(_size_of, records))
-        if not self.is_quick(log, size):
-            self._wait(log, records, on_done)
-            return None
-        return self._append_now(log, records)
+        if self.is_quick(log, size):
+            return self.put_now(log, records)
+        if self.waiting_count >= BROKER_PUTS_WAITING_MAX:
+            raise StoreBusy(log.path)
+        self.waiting_count += 1
+        following = self._waiting.get(log)
+        if following is None:
+            self._hop(log, [(records, on_done)])
+        else:
+            following.append((records, on_done))
+        return None
 
     def is_quick(self, log: Log, size: int) -> bool:
         """Returns whether the log is appended to in place, given the size of the payloads.
@@ -70,7 +86,11 @@ class AppendQueue:
         """
         return log.is_quick and log.has_room(size) and log not in self._waiting
 
-    def _append_now(self, log: Log, records: Sequence[Packed]) -> Receipt:
+    def put_now(self, log: Log, records: Sequence[Packed]) -> Receipt:
+        """Appends records in place, after `is_quick` has said that it does not take long.
+
+        Returns the receipt of the first message.
+        """
         if len(records) == 1:
             receipt = log.append_record(records[0])
         else:
@@ -79,16 +99,6 @@ class AppendQueue:
         self._on_append(log)
         return receipt
 
-    def _wait(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> None:
-        if self.waiting_count >= BROKER_PUTS_WAITING_MAX:
-            raise StoreBusy(log.path)
-        self.waiting_count += 1
-        following = self._waiting.get(log)
-        if following is None:
-            self._hop(log, [(records, on_done)])
-        else:
-            following.append((records, on_done))
-
     def put(self, log: Log, records: Sequence[Packed]) -> range | asyncio.Future[range]:
         """Appends records. Returns their numbers, or a future of them if the log is not quick."""
         stored: asyncio.Future[range] | None = None
@@ -96,7 +106,7 @@ class AppendQueue:
         def on_done(outcome: Outcome) -> None:
             assert stored is not None
             if stored.done():
-                # The client that asked is gone.
+                # The client has disconnected.
                 return
             if isinstance(outcome, Receipt):
                 stored.set_result(numbers_of(outcome, records))
@@ -109,10 +119,6 @@ class AppendQueue:
         # The callback comes from the event loop, so not before this function has returned.
         stored = self._loop.create_future()
         return stored
-
-    def put_now(self, log: Log, records: Sequence[Packed]) -> range:
-        """Appends records in place, after `is_quick` has said that it does not take long. Returns their numbers."""
-        return numbers_of(self._append_now(log, records), records)
 
     async def put_all(self, puts: Iterable[tuple[Log, Sequence[Packed]]]) -> list[range]:
         """Appends records to several logs. Returns the numbers in each, when they are as durable as the logs say."""
@@ -162,7 +168,7 @@ class AppendQueue:
                 LOGGER.exception("the answer to a put to %s failed", log.path)
 
     def close(self) -> None:
-        """Ends the threads. Blocks until what is under way is finished."""
+        """Ends the threads. Blocks until the running work is finished."""
         for _ in self._threads:
             self._hops.put(None)
         for thread in self._threads:

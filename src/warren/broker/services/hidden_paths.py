@@ -1,4 +1,4 @@
-"""Replaces paths of the server in the error messages for clients by the topic, partition or group that lies there."""
+"""Replaces paths of the server in the error messages for clients by the topic, partition or group at that path."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ THE_STORE: Final = "the store"
 
 
 def without_paths(store_path: str, text: str) -> str:
-    """Returns the text with each path below `store_path` replaced by the topic, partition or group that lies there."""
+    """Returns the text with each path below `store_path` replaced by the topic, partition or group at that path."""
     if store_path not in text:
         return text
     return re.sub(re.escape(store_path) + TAIL, lambda match: _place(match[0][len(store_path) :].split("/")[1:]), text)
 
 
 def _place(parts: Sequence[str]) -> str:
-    """Returns the name of what lies at a path with these parts below the store."""
+    """Returns the name of the object at a path with these parts below the store."""
     match parts:
         case ["topics", topic, "groups", group, *_]:
             return f"group {group!r} of topic {topic!r}"

@@ -42,7 +42,7 @@ class LimitedLog:
         self._timer = None
 
     def close(self) -> None:
-        """Logs how many warnings were left out, and stops the timer."""
+        """Logs how many warnings were omitted, and stops the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._begin_again()

@@ -1,9 +1,9 @@
-"""Long polls: requests that wait until a log grows, whichever process appends to it, or until their time is over."""
+"""Long polls: requests that wait until a log grows, by an append of any process, or until their time is over."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -33,12 +33,13 @@ class PollResult(NamedTuple, Generic[T]):
 class LongPolls:
     """Which requests wait for which logs. For the event loop's thread alone.
 
-    An append through this broker wakes them at once. One thread sleeps until another process appends to any of the
-    logs that are waited for. So a thousand requests that wait cost one thread and no polling.
+    An append through this broker wakes them immediately. One thread sleeps until another process appends to any of
+    these logs. So a thousand requests that wait cost one thread and no polling.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
+    def __init__(self, tasks: asyncio.TaskGroup, *, watches: bool = True) -> None:
+        """Without `watches` no thread looks for appends of other processes: the owner rings."""
+        self._tasks, self._watches = tasks, watches
         self._waiting: dict[Log, set[asyncio.Future[bool]]] = {}
         self.parked_count = 0
         self._is_watching = self._is_stopped = False
@@ -57,8 +58,8 @@ class LongPolls:
         """Returns the result of the last `attempt`: repeated until it is done, the time is over, or the broker stops.
 
         Between two attempts it sleeps until one of `logs()` grows, or for `poll_s()` seconds, because no log announces
-        a lease that runs out. `attempt` gets False if nothing but time is its reason. `waits` gets a future that ends
-        the sleep when it is set. `resumes` runs after each sleep; what it raises ends the long poll.
+        a lease that runs out. `attempt` gets False if only the passing of time is its reason. `waits` gets a future
+        that ends the sleep when it is set. `resumes` runs after each sleep; what it raises ends the long poll.
         """
         loop, is_rung = asyncio.get_running_loop(), True
         while True:
@@ -113,7 +114,7 @@ class LongPolls:
     def _enter(self, logs: Sequence[Log], seconds: float, rung: asyncio.Future[bool]) -> asyncio.TimerHandle:
         for log in logs:
             self._waiting.setdefault(log, set()).add(rung)
-        if not self._is_watching:
+        if self._watches and not self._is_watching:
             self._is_watching = True
             self._tasks.create_task(self._watch())
         self.parked_count += 1
@@ -134,21 +135,31 @@ class LongPolls:
         for rung in self._waiting.pop(log, ()):
             _wake(rung, True)
 
+    def ring_in(self, directories: Set[str]) -> None:
+        """Wakes the requests that wait for the logs in these directories."""
+        for log in [log for log in self._waiting if log.path in directories]:
+            self.ring(log)
+
+    def ring_all(self) -> None:
+        """Wakes all requests."""
+        for log in list(self._waiting):
+            self.ring(log)
+
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting and not self._is_stopped:
-                seen = [(log, end) for log in list(self._waiting) if (end := self._end_of(log)) is not None]
-                if not seen:
+                log_ends = [(log, end) for log in list(self._waiting) if (end := self._end_of(log)) is not None]
+                if not log_ends:
                     # A request that was woken may wait for the same log again.
                     await asyncio.sleep(RETRY_S)
                     continue
                 try:
-                    await loop.run_in_executor(self._thread, wait_for_any, seen, WATCH_S)
+                    await loop.run_in_executor(self._thread, wait_for_any, log_ends, WATCH_S)
                 except (WarrenError, OSError):
-                    # One of them was deleted meanwhile; the loop below sees which.
+                    # One of them was deleted in the meantime; the loop below finds which.
                     await asyncio.sleep(RETRY_S)
-                for log, end in seen:
+                for log, end in log_ends:
                     now = self._end_of(log)
                     if now is not None and now > end:
                         self.ring(log)
@@ -156,7 +167,7 @@ class LongPolls:
             self._is_watching = False
 
     def _end_of(self, log: Log) -> int | None:
-        """Returns the end of the log. If the log is gone, returns None, and wakes the requests that wait for it."""
+        """Returns the end of the log. If the log was removed, returns None, and wakes the requests that wait for it."""
         try:
             return log.end
         except (WarrenError, OSError):
@@ -166,8 +177,7 @@ class LongPolls:
     def stop(self) -> None:
         """Wakes all requests. From now on none waits."""
         self._is_stopped = True
-        for log in list(self._waiting):
-            self.ring(log)
+        self.ring_all()
         self._thread.shutdown(wait=False)
 
 

@@ -1,4 +1,4 @@
-"""Budget: the memory that clients can make a broker hold, counted in bytes by kind and held to one limit."""
+"""Budget: the memory that clients can make a broker hold, counted in bytes by kind, with one limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warren.errors import TooMany
 MEMORY_OWNER_PART: Final = 2
 """One owner may hold 1/N of the memory."""
 MEMORY_KEPT_PART: Final = 2
-"""What stays between requests may hold 1/N of the memory."""
+"""The memory that stays between requests may take 1/N of the whole."""
 MEMORY_ANSWERS_PART: Final = 4
 """Answers may hold 1/N of the memory."""
 MEMORY_LARGE_PART: Final = 16
@@ -20,7 +20,7 @@ MEMORY_LARGE_PART: Final = 16
 MEMORY_SMALL_SIZE_MAX: Final = 64 << 10
 """Requests and answers up to this size never wait for memory."""
 MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
-"""Smaller pieces that stay between requests have a share of their own."""
+"""Smaller pieces that stay between requests have a separate share."""
 
 
 class MemoryKind(StrEnum):
@@ -40,9 +40,11 @@ class MemoryKind(StrEnum):
     """The metadata and assignments of members of Kafka's groups."""
     SESSIONS = "sessions"
     """Answers that are stored for calls that may be sent again."""
+    AHEAD = "ahead"
+    """Messages that queue groups with a filter or an order by key have read before they are taken."""
 
 
-KEPT: Final = frozenset((MemoryKind.TRANSACTIONS, MemoryKind.MEMBERS, MemoryKind.SESSIONS))
+KEPT: Final = frozenset((MemoryKind.TRANSACTIONS, MemoryKind.MEMBERS, MemoryKind.SESSIONS, MemoryKind.AHEAD))
 """Kinds that stay until a client or a timeout ends them. The other kinds end with their request."""
 
 
@@ -84,12 +86,13 @@ class _Waiter(NamedTuple):
 
 
 class MemoryBudget:
-    """Bytes by kind, in all no more than `size_max`. For the event loop's thread alone.
+    """Bytes by kind, in total no more than `size_max`. For the event loop's thread alone.
 
     Small requests are counted and never wait, so that heartbeats, commits and health checks always pass. Large ones
     wait for room, first come, first served. Three rules keep one client from taking everything: an owner (a user, or an
-    address without one) has a share of the whole; the largest pieces together have a share; and so has what stays in
-    memory between requests. A piece that is larger than its share is admitted when nothing else is there.
+    address without one) has a share of the whole; the largest pieces together have a share; and so does the memory that
+    stays between requests. A piece that is larger than the share of an owner is admitted when requests and answers hold
+    nothing large, and is counted in full, even above the limit.
     """
 
     def __init__(self, size_max: int) -> None:
@@ -106,7 +109,7 @@ class MemoryBudget:
         self._kept_max = size_max // MEMORY_KEPT_PART
         self._answers_max = size_max // MEMORY_ANSWERS_PART
         self.is_crowded = False
-        """Whether unread answers hold twice their share. Then no more large answers are made."""
+        """Whether unread answers hold twice their share. Then no more large answers are built."""
         self._waiting: dict[object, _Waiter] = {}
         self._held_back: dict[object, Callable[[], None]] = {}
         self._given_back = 0
@@ -173,8 +176,9 @@ class MemoryBudget:
         Returns None if there is no room; then `granted` is called when there is.
         """
         waiter = _Waiter(kind, size, owner, granted)
-        # A waiting request must get through at last, so later ones wait behind it.
-        if self._is_open_to(waiter) and not any(map(self._waits_for_room, self._waiting.values())):
+        # A waiting request must succeed in the end, so later ones wait behind it.
+        must_wait = self._waits_for_others(waiter) or self._waits_for_room(waiter)
+        if not must_wait and not any(map(self._waits_for_room, self._waiting.values())):
             return Hold(self, kind, size, owner)
         self.waits += 1
         self._waiting[who] = waiter
@@ -189,7 +193,7 @@ class MemoryBudget:
     def keep(self, kind: MemoryKind, size: int, owner: str) -> Hold:
         """Takes bytes that stay between requests. Raises TooMany, which may be tried again, if there is no room.
 
-        Small holds have a part of their own, which neither one owner nor large holds can use up.
+        Small holds have a separate part, which neither one owner nor large holds can use up.
         """
         if not self.may_keep(size, owner):
             self.refusals += 1
@@ -198,11 +202,11 @@ class MemoryBudget:
 
     def may_keep(self, size: int, owner: str) -> bool:
         """Returns whether there is room for `size` more bytes that stay between requests."""
-        kept = self.kept + size
+        total = self.kept + size
         if size <= MEMORY_KEPT_SMALL_SIZE_MAX:
-            return kept <= self._kept_max
+            return total <= self._kept_max
         owned = self._kept_by_owner.get(owner, 0) + size
-        return max(kept, owned * MEMORY_OWNER_PART) <= self._kept_max - self._kept_max // MEMORY_LARGE_PART
+        return max(total, owned * MEMORY_OWNER_PART) <= self._kept_max - self._kept_max // MEMORY_LARGE_PART
 
     def answer_size_max(self, size: int) -> int:
         """Returns how many of `size` bytes an answer may hold now: fewer while clients do not read their answers."""
@@ -225,9 +229,6 @@ class MemoryBudget:
     def _large_size(self, size: int) -> int:
         return size if size > self._large_from else 0
 
-    def _is_open_to(self, waiter: _Waiter) -> bool:
-        return not self._waits_for_others(waiter) and not self._waits_for_room(waiter)
-
     def _waits_for_others(self, waiter: _Waiter) -> bool:
         """Returns whether the share of its owner, or of large pieces, is used up. Others need not wait behind it."""
         part = self.size_max // MEMORY_OWNER_PART
@@ -238,8 +239,15 @@ class MemoryBudget:
 
     def _waits_for_room(self, waiter: _Waiter) -> bool:
         """Returns whether there is no room for it, although its owner has not used up its share."""
-        is_alone = self.size == self.kept
+        is_alone = self._others() <= self._large_from if self._is_oversized(waiter) else self.size == self.kept
         return not is_alone and self.size + waiter.size > self.size_max and not self._waits_for_others(waiter)
+
+    def _is_oversized(self, waiter: _Waiter) -> bool:
+        return waiter.size > self.size_max // MEMORY_OWNER_PART
+
+    def _others(self) -> int:
+        """Returns the bytes that end with their request, without those of small requests, some of which always wait."""
+        return self.size - self.kept - self.sizes[MemoryKind.REQUESTS]
 
     def _serve(self) -> None:
         """Grants memory to the requests that there is room for now, in the order in which they came."""

@@ -30,7 +30,7 @@ class Histogram:
         return sum(self.counts)
 
     def cumulated(self) -> list[int]:
-        """Returns how many values were up to each bound, and in all."""
+        """Returns how many values were up to each bound, and in total."""
         return list(accumulate(self.counts))
 
 
@@ -47,7 +47,7 @@ class ApiMetrics:
 class Metrics:
     """All counters of the broker. For the event loop's thread alone; a number never falls.
 
-    Counting costs less than a microsecond a request: it looks up only the key of the request, and allocates nothing.
+    Counting costs less than a microsecond per request: it only looks up the key of the request, and allocates nothing.
     """
 
     __slots__ = (

@@ -17,7 +17,7 @@ LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class Pauses:
-    """Measures how long the event loop stands still. For the event loop's thread alone."""
+    """Measures how long the event loop is blocked. For the event loop's thread alone."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s

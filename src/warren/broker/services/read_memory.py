@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from warren.broker.services.memory_budget import MEMORY_OWNER_PART, Hold, MemoryBudget, MemoryKind
+from warren.broker.services.memory_budget import Hold, MemoryBudget, MemoryKind
 from warren.broker.threads import InThread
 from warren.errors import NeedsMemory, TooMany
 from warren.storage.format.allowance import allowed
+
+if TYPE_CHECKING:
+    from warren.broker.security.peer import Peer
 
 T = TypeVar("T")
 READ_UNASKED_SIZE_MAX: Final = 8 << 20
@@ -26,8 +29,7 @@ class ReadMemory:
     """Reads messages within the budget. For the event loop's thread alone.
 
     A read begins with a small allowance. If a message is larger, the read stops with NeedsMemory, and begins again when
-    the budget has room. A read that needs more than half of the budget gets that half, so that it is the only large
-    one.
+    the budget has room for what it needs. If that is more than half of the budget, it is the only large read then.
     """
 
     def __init__(self, budget: MemoryBudget, in_thread: InThread) -> None:
@@ -37,7 +39,7 @@ class ReadMemory:
         """Calls `work` on a thread, again with more memory if it raises NeedsMemory.
 
         Returns its result, and the memory that was taken for it, which now counts as that of an answer; None if it
-        needed none. The caller releases it. Raises TooMany if the client is gone before there is memory.
+        needed none. The caller releases it. Raises TooMany if the client disconnects before there is memory.
         """
         size, hold = READ_UNASKED_SIZE_MAX, None
         while True:
@@ -51,21 +53,22 @@ class ReadMemory:
             except BaseException:
                 self._kept(hold, 0)
                 raise
-            size, hold = needed, await self._hold_of(owner, is_gone, needed)
+            size, hold = needed, await self.hold(owner, is_gone, needed * READ_COPIES)
 
-    def _kept(self, hold: Hold | None, size: int) -> Hold | None:
-        """Keeps `size` bytes of a hold, as those of an answer, and gives the others back."""
-        if hold is None:
-            return None
-        hold.move(MemoryKind.ANSWERS)
-        hold.resize(min(hold.size, size))
-        return hold if size else None
+    async def for_answer(self, peer: Peer, is_gone: Callable[[], bool], work: Callable[[], T]) -> T:
+        """Does what `run` does for an answer to `peer`, whose connection releases the memory with the answer."""
+        result, hold = await self.run(peer.owner, is_gone, work)
+        if hold is not None:
+            peer.answer_memory.append(hold.release)
+        return result
 
-    async def _hold_of(self, owner: str, is_gone: Callable[[], bool], size: int) -> Hold:
-        """Waits until the budget has room for a read of `size` bytes."""
-        bytes_wanted = min(size * READ_COPIES, self._budget.size_max // MEMORY_OWNER_PART)
+    async def hold(self, owner: str, is_gone: Callable[[], bool], size: int) -> Hold:
+        """Takes `size` bytes for what a thread unpacks. Waits until the budget has room for them.
+
+        The caller releases them. Raises TooMany if the client disconnects before there is room.
+        """
         granted: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
-        hold = self._budget.ask(granted, MemoryKind.UNPACKED, bytes_wanted, owner, granted.set_result)
+        hold = self._budget.ask(granted, MemoryKind.UNPACKED, size, owner, granted.set_result)
         if hold is not None:
             return hold
         try:
@@ -79,6 +82,14 @@ class ReadMemory:
                 granted.result().release()
             raise
         return granted.result()
+
+    def _kept(self, hold: Hold | None, size: int) -> Hold | None:
+        """Keeps `size` bytes of a hold, as those of an answer, and gives the others back."""
+        if hold is None:
+            return None
+        hold.move(MemoryKind.ANSWERS)
+        hold.resize(min(hold.size, size))
+        return hold if size else None
 
 
 def _within(size: int, work: Callable[[], T]) -> T:

@@ -17,6 +17,7 @@ from warren.queue.state.description import PartitionDescription
 if TYPE_CHECKING:
     from warren.broker.quotas.quotas import Quotas
     from warren.broker.services.append_queue import AppendQueue
+    from warren.broker.services.leadership import Leadership
     from warren.broker.services.long_polls import LongPolls
     from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import ApiMetrics, Histogram, Metrics
@@ -28,6 +29,7 @@ STANDINGS_LOOK_S: Final = 1.0
 """The state of topics and groups is read at most this often, for all clients together."""
 
 UNKNOWN: Final = "unknown"
+MASTER: Final = "master"
 
 
 class TopicStanding(NamedTuple):
@@ -63,7 +65,7 @@ class StoreStatus(NamedTuple):
 class StatusCache:
     """Reads the state of all topics and groups. For the event loop's thread alone.
 
-    Invariant: one read runs at a time. Requests that come meanwhile share the next one, which sees all changes that
+    Invariant: one read runs at a time. Requests that arrive during it share the next one, which sees all changes that
     were made before they came.
     """
 
@@ -95,7 +97,7 @@ class StatusCache:
             begun_s = asyncio.get_running_loop().time()
             try:
                 self._latest = await self._in_thread(standing_of, self._store)
-            except Exception as error:  # noqa: BLE001  # The callers get it; other work goes on.
+            except Exception as error:  # noqa: BLE001  # The callers get it; other work continues.
                 looking.set_exception(error)
                 return
             self._looked_s = begun_s
@@ -103,9 +105,9 @@ class StatusCache:
 
 
 def standing_of(store: Store) -> StoreStatus:
-    """Returns the present state of all topics and groups.
+    """Returns the current state of all topics and groups.
 
-    A topic that is damaged has the error in place of its state. One that is deleted meanwhile is left out.
+    A topic that is damaged has the error instead of its state. One that is deleted in the meantime is omitted.
     """
     topics: list[TopicStanding] = []
     groups: list[GroupDescription] = []
@@ -161,6 +163,9 @@ class Counted(Protocol):
     def quotas(self) -> Quotas: ...
 
     @property
+    def leadership(self) -> Leadership: ...
+
+    @property
     def is_stopping(self) -> bool: ...
 
 
@@ -174,6 +179,7 @@ def document_of(broker: Counted) -> dict[str, Any]:
         "store": broker.store.id,
         "uptime_s": metrics.now() - metrics.begun_s,
         "is_stopping": broker.is_stopping,
+        "cluster": cluster_document(broker.leadership),
         "connections": {
             "open": len(broker.connections),
             "opened": metrics.connections,
@@ -201,6 +207,14 @@ def document_of(broker: Counted) -> dict[str, Any]:
         ],
         "requests": [_requests(key, api) for key, api in sorted(metrics.apis.items())],
     }
+
+
+def cluster_document(leadership: Leadership) -> dict[str, Any] | None:
+    """Returns the shard as its master sees it; None without a cluster."""
+    standing = leadership.standing
+    if standing is None:
+        return None
+    return {**standing._asdict(), "role": MASTER, "slaves": [slave._asdict() for slave in standing.slaves]}
 
 
 def standing_document(standing: StoreStatus) -> dict[str, Any]:

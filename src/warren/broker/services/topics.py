@@ -32,6 +32,14 @@ LOOK_SLICE_S: Final = 0.01
 """How long such a search runs at a time. The next request for an unknown id continues it."""
 
 
+class NotOpenYet(Exception):
+    """The topic exists, and this process has not opened it. A thread has to, because that may take long."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 @dataclass(slots=True)
 class CachedTopic:
     """A cached topic: until when it is valid, and when its logs are checked next for a deletion."""
@@ -68,7 +76,8 @@ class Topics:
     def recall(self, name: str) -> Topic:
         """Returns the topic `name` as `find` does, but without a disk access if it was found a moment ago.
 
-        For requests that come all the time. Partitions that another process added since then are not seen.
+        For requests that come all the time. Partitions that another process added since then are not seen. Raises
+        NotOpenYet instead of opening the topic.
         """
         cached, now_s = self._cache.get(name), self._now_s()
         if cached is None or now_s >= cached.until_s or self._opened(name) is not cached.topic:
@@ -84,9 +93,11 @@ class Topics:
 
     def _remembered(self, name: str) -> Topic:
         self._cache.pop(name, None)
+        if self._opened(name) is None and self._store.has_topic(name):
+            raise NotOpenYet(name)
         topic, now_s = self.find(name), self._now_s()
         if len(self._cache) >= self._cache_swept_at:
-            # Deleted topics must not stay in memory, even if many are made in a moment. The others are found again.
+            # Deleted topics must not stay in memory, even if many are created in a moment. The others are found again.
             self._cache = {
                 each: cached
                 for each, cached in self._cache.items()
@@ -103,18 +114,18 @@ class Topics:
         return topic if topic is not None and self.id_of(topic) == topic_id else self.find_by_id(topic_id)
 
     def id_of(self, topic: Topic) -> bytes:
-        """Returns the id of a topic, 16 bytes. A topic that is deleted and made again has another id."""
-        known = self._ids.get(topic.name)
-        if known is None or known[0]() is not topic:
+        """Returns the id of a topic, 16 bytes. A topic that is deleted and created again has another id."""
+        entry = self._ids.get(topic.name)
+        if entry is None or entry[0]() is not topic:
             data = read_json(self._store.filesystem, paths.topic_file(topic.directory))
             if data is None:
                 raise NoSuchTopic(topic.name)
             self._sweep_ids()
             # A plain string, because `topic.name` is an object that refers to the topic.
             name = str(topic.name)
-            known = self._ids[name] = weakref.ref(topic), uuid.UUID(str(data["id"])).bytes
-            self._names[known[1]] = name
-        return known[1]
+            entry = self._ids[name] = weakref.ref(topic), uuid.UUID(str(data["id"])).bytes
+            self._names[entry[1]] = name
+        return entry[1]
 
     def _sweep_ids(self) -> None:
         """Forgets the ids of topics that this process no longer has open, if there are many. They can be read again.
@@ -122,7 +133,7 @@ class Topics:
         Their names are kept longer, so that a request with the id of a deleted topic is answered without a search.
         """
         if len(self._ids) >= self._ids_swept_at:
-            self._ids = {name: known for name, known in self._ids.items() if known[0]() is not None}
+            self._ids = {name: entry for name, entry in self._ids.items() if entry[0]() is not None}
             self._ids_swept_at = max(SWEPT_FROM, 2 * len(self._ids))
         if len(self._names) >= self._names_swept_at:
             self._names = {id: name for name, (_, id) in self._ids.items()}
@@ -145,16 +156,22 @@ class Topics:
             self._unseen = [name for name in self.names() if name not in self._ids]
         until_s = self._now_s() + LOOK_SLICE_S
         while self._unseen and self._now_s() < until_s:
-            with suppress(WarrenError):
-                self.id_of(self.find(self._unseen.pop()))
+            self._learn(self._unseen.pop())
         if not self._unseen:
             self._look_again_s = self._now_s() + LOOK_S
 
+    def _learn(self, name: str) -> None:
+        """Reads the id of a topic from its file, because opening the topic would take much longer."""
+        with suppress(WarrenError, KeyError, ValueError):
+            data = read_json(self._store.filesystem, paths.topic_file(paths.topic_directory(self._store.path, name)))
+            if data is not None:
+                self._names[uuid.UUID(str(data["id"])).bytes] = name
+
 
 async def found_or_made(asker: Asker, name: str) -> Topic:
-    """Returns the topic that a put names. Makes it if there is none and `auto_create_topics` is set.
+    """Returns the topic that a put names. Creates it if it does not exist and `auto_create_topics` is set.
 
-    Raises NoSuchTopic if it is not made, and NoRight if the user may not make it.
+    Raises NoSuchTopic if it is not created, and NoRight if the user may not create it.
     """
     broker = asker.broker
     try:

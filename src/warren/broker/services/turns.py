@@ -16,7 +16,7 @@ LOOP_CARRIED_SIZE_MAX: Final = 1 << 20
 LOOP_ROWS_AT_ONCE: Final = 64
 """Up to this many rows a request is handled, and an answer encoded, without a pause for other requests."""
 SCANNED_SIZE_MAX: Final = 16 << 20
-"""About how many bytes of a log a request scans at once for messages that match its filter."""
+"""About how many bytes of a log a request scans in one step for messages that match its filter."""
 LOOP_SLICE_S: Final = 0.01
 """How long a request with more rows works on the event loop before others get their turn."""
 
@@ -40,8 +40,8 @@ class Turns:
     async def over(self, items: Sequence[T]) -> AsyncIterator[T]:
         """Yields each of the items. The caller handles them on the event loop and pauses after each slice.
 
-        A few items are yielded at once. If there are many, the caller first waits for its turn, because requests that
-        begin together would otherwise run for one slice each in the same turn of the loop.
+        A few items are yielded without a pause. If there are many, the caller first waits for its turn, because
+        requests that begin together would otherwise run for one slice each in the same turn of the loop.
         """
         until_s = await self._next() if len(items) > LOOP_ROWS_AT_ONCE else self._now_s() + self._slice_s
         for item in items:
@@ -73,7 +73,7 @@ class Turns:
 
 
 def is_long(answer: WireStruct) -> bool:
-    """Returns whether an answer has more rows, nested rows included, than the event loop encodes at once."""
+    """Returns whether an answer has more rows, nested rows included, than the event loop encodes in one step."""
     return _rows_left(answer, LOOP_ROWS_AT_ONCE) < 0
 
 

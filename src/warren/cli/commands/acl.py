@@ -77,7 +77,7 @@ def rights_of(
     if is_cluster:
         resources.append((ResourceKind.CLUSTER, CLUSTER_NAME))
     if not resources:
-        raise BadInput("a right to what? Name it with --topic, --group, --transaction or --cluster")
+        raise BadInput("name what the right is for: --topic, --group, --transaction or --cluster")
     pattern = Pattern.PREFIXED if is_prefix else Pattern.LITERAL
     permission = Permission.DENY if is_denied else Permission.ALLOW
     return [

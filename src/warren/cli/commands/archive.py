@@ -39,7 +39,7 @@ def run(
     archive: ArchiveOption = ARCHIVE_DEFAULT,
     until: Annotated[
         str | None,
-        typer.Option(metavar="MOMENT", help="Archive only what was put before this time, or e.g. 1d for a day ago."),
+        typer.Option(metavar="MOMENT", help="Archive only what was put before this time, such as 1d for a day ago."),
     ] = None,
     is_retiring: Annotated[
         bool, typer.Option("--then-retire", help="Then verify, and retire archived messages from the log.")
@@ -66,7 +66,7 @@ def run(
     ```
     """
     if keep is not None and not is_retiring:
-        raise BadInput("--keep goes with --then-retire")
+        raise BadInput("--keep can only be used with --then-retire")
     keep_s = 0.0 if keep is None else duration_s(keep)
     until_us = None if until is None else moment_us(until, SYSTEM_CLOCK.now_ns() // 1000)
     require_store(store)
@@ -120,8 +120,8 @@ def verify(
         write_json(verification_json(checked))
     else:
         console = Console(highlight=False)
-        for shown in verification_tables(checked):
-            console.print(shown)
+        for each in verification_tables(checked):
+            console.print(each)
     if not checked.is_good:
         raise typer.Exit(EXIT_FAILED)
 

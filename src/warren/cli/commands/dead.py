@@ -90,7 +90,7 @@ def redrive(
     ```
     """
     if where is not None and limit is not None:
-        raise BadInput("give either --where or --limit")
+        raise BadInput("pass either --where or --limit")
     with target.open() as opened:
         source = opened.existing_topic(topic)
         groups = _queue_groups(source, group)

@@ -10,7 +10,7 @@ import typer
 from warren.cli.options.store_option import AsJson
 
 PROGRAM: Final = "warren.examples.demo.run"
-"""Imported by name when the command runs: an example is no part of the library, so nothing else depends on it."""
+"""Imported by name when the command runs: an example is not part of the library, so nothing else depends on it."""
 ORDERS_DEFAULT: Final = 1_000_000
 DIRECTORY_DEFAULT: Final = "warren-demo"
 

@@ -46,9 +46,11 @@ BROKER_PACKAGES: Final[Mapping[str, tuple[str, str]]] = {
     "kafka-python": ("3.0", "4"),
     "prometheus-client": ("0.20", ""),
 }
-"""What `warren serve` also needs: the oldest version, and the first one that is too new, as in pyproject.toml."""
+"""The packages that `warren serve` also needs: the oldest version, and the first that is too new,
+as in pyproject.toml.
+"""
 KAZOO: Final = ("2.10", "3")
-"""The same for the client of ZooKeeper, which clusters need."""
+"""The same for the ZooKeeper client, which clusters need."""
 FREE_BYTES_LOW: Final = 1 << 30
 FREE_BYTES_MIN: Final = 64 << 20
 MEMORY_LOW: Final = 1 << 30
@@ -61,16 +63,16 @@ NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.s3fs"}
 )
 FLEETING: Final[Mapping[str, str]] = {
-    "tmpfs": "it is memory, which a restart clears: put the store on a disk",
-    "ramfs": "it is memory, which a restart clears: put the store on a disk",
-    "overlay": "it is deleted with its container: put the store on a volume",
+    "tmpfs": "its files are in memory, which a restart clears: put the store on a disk",
+    "ramfs": "its files are in memory, which a restart clears: put the store on a disk",
+    "overlay": "its files are deleted with the container: put the store on a volume",
 }
 
 
 def doctor(
     is_spark_started: Annotated[bool, typer.Option("--spark", help="Also start Spark and run a job on it.")] = False,
     master: Annotated[
-        str | None, typer.Option(metavar="MASTER", help="The Spark master; without it Spark runs on this machine.")
+        str | None, typer.Option(metavar="MASTER", help="The Spark master; by default Spark runs on this machine.")
     ] = None,
     is_java_home_asked: Annotated[
         bool, typer.Option("--java-home", help="Print only a JAVA_HOME that Spark's own programs can use.")
@@ -146,7 +148,7 @@ def check_cluster() -> Iterator[Finding]:
     try:
         jars = class_path(is_tls=True)
     except WarrenError as error:
-        yield Finding(check="ZooKeeper", state="warning", detail="no server can be run here", advice=str(error))
+        yield Finding(check="ZooKeeper", state="warning", detail="no server can run on this machine", advice=str(error))
     else:
         detail = f"{os.path.basename(jars[0])} and {len(jars) - 1} other jars of PySpark"
         yield Finding(check="ZooKeeper", state="ok", detail=detail)
@@ -173,13 +175,15 @@ def check_limits() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_low = soft != resource.RLIM_INFINITY and soft < OPEN_FILES_LOW
     advice = f"`ulimit -n {hard}`: each partition in use keeps a few files open" if is_low else ""
-    yield Finding(check="open files", state="warning" if is_low else "ok", detail=f"{soft:,} at once", advice=advice)
+    yield Finding(
+        check="open files", state="warning" if is_low else "ok", detail=f"{soft:,} at the same time", advice=advice
+    )
     maps = Path("/proc/sys/vm/max_map_count")
     if maps.exists():
         count = int(maps.read_text())
         advice = f"`sysctl vm.max_map_count={MAPS_LOW}`: each block in use is a map" if count < MAPS_LOW else ""
         state: CheckState = "warning" if advice else "ok"
-        yield Finding(check="mapped files", state=state, detail=f"{count:,} at once", advice=advice)
+        yield Finding(check="mapped files", state=state, detail=f"{count:,} at the same time", advice=advice)
     memory = memory_bytes()
     advice = "a store runs with little memory, Spark does not" if memory < MEMORY_LOW else ""
     state = "warning" if advice else "ok"
@@ -198,7 +202,7 @@ def check_waking() -> Finding:
         check="waking",
         state="ok" if is_woken else "warning",
         detail="a waiting process sleeps until it is woken" if is_woken else "a waiting process polls every 2 ms",
-        advice="" if is_woken else "nothing is lost; Linux on x86-64 or ARM waits without polling",
+        advice="" if is_woken else "this loses nothing; Linux on x86-64 or ARM waits without polling",
     )
 
 
@@ -225,7 +229,7 @@ def filesystem_of(place: str, mounts: str) -> str:
 def judged_filesystem(place: str, kind: str) -> Finding:
     advice = FLEETING.get(kind, "")
     if kind in NETWORK:
-        advice = "let only one machine write to a store there: locks and maps may not work between machines"
+        advice = "let only one machine write to such a store: locks and maps may not work between machines"
     state: CheckState = "warning" if advice else "ok"
     return Finding(check="disk", state=state, detail=f"{place} ({kind or 'unknown'})", advice=advice)
 
@@ -237,13 +241,13 @@ def judged_space(place: str, free: int) -> Finding:
 
 
 def judged_sync(took_s: float) -> Finding:
-    advice = "" if took_s <= SYNC_SLOW_S else "put many messages at once, or with durability='interval:50ms'"
+    advice = "" if took_s <= SYNC_SLOW_S else "put many messages together, or with durability='interval:50ms'"
     return Finding(check="sync", state="warning" if advice else "ok", detail=f"{took_s * 1000:.1f} ms", advice=advice)
 
 
 def sync_s(path: str, steady_s: Callable[[], float] = SYSTEM_CLOCK.steady_s) -> float:
     """Returns the time of a sync after a small write, the median of a few. Locks, maps and preallocates the file."""
-    taken = []
+    times_s = []
     with open(path, "wb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         os.posix_fallocate(file.fileno(), 0, SYNCS * SYNC_SIZE)
@@ -252,5 +256,5 @@ def sync_s(path: str, steady_s: Callable[[], float] = SYSTEM_CLOCK.steady_s) -> 
                 view[number * SYNC_SIZE] = 1
                 begun = steady_s()
                 os.fdatasync(file.fileno())
-                taken.append(steady_s() - begun)
-    return sorted(taken)[SYNCS // 2]
+                times_s.append(steady_s() - begun)
+    return sorted(times_s)[SYNCS // 2]

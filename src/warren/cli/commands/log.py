@@ -64,7 +64,7 @@ def inspect(path: Path, is_json: AsJson = False) -> None:
 
 @app.command()
 def verify(path: Path, is_json: AsJson = False) -> None:
-    """Check every checksum; exit with 1 at the first damage, and say where it is."""
+    """Check every checksum. Exit with 1 at the first damage, and show where it is."""
     console = Console(highlight=False, stderr=is_json)
     with open_to_read(path) as log:
         first = log.first
@@ -87,13 +87,13 @@ def verify(path: Path, is_json: AsJson = False) -> None:
             return
         blocks = "1 block" if verification.blocks == 1 else f"{verification.blocks:,} blocks"
         console.print(
-            f"[green]whole[/]: {verification.messages:,} messages in {verification.records:,} records and {blocks}, "
-            f"{size_text(verification.bytes)}"
+            f"[green]undamaged[/]: {verification.messages:,} messages in {verification.records:,} records and "
+            f"{blocks}, {size_text(verification.bytes)}"
         )
         unreadable_count = verification.unreadable_count
         if unreadable_count:
             count = "1 batch" if unreadable_count == 1 else f"{unreadable_count:,} batches"
-            console.print(f"[yellow]unreadable records put by a client[/]: {count}, which readers pass over")
+            console.print(f"[yellow]unreadable records put by a client[/]: {count}, which readers skip")
         for batch in verification.unreadable:
             last = batch.number + batch.message_count - 1
             place = f"messages {batch.number:,} to {last:,}, at byte {batch.position} of {batch.path}"
@@ -101,19 +101,22 @@ def verify(path: Path, is_json: AsJson = False) -> None:
 
 
 def _fail_at(path: str, damage: CorruptRecord, whole_count: int, *, is_json: bool) -> NoReturn:
-    """Ends the program with the place of the damage and the number of whole messages before it."""
+    """Ends the program with the place of the damage and the number of undamaged messages before it."""
     if is_json:
         facts = {"file": damage.path, "position": damage.position, "reason": damage.reason}
         write_json({"path": path, "is_whole": False, "damage": facts, "messages_before": whole_count})
         raise typer.Exit(EXIT_FAILED)
     place = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
     advice = f"`warren log repair {path}` cuts the log there"
-    fail(f"{place}; at least {whole_count:,} messages before it are whole; {advice}")
+    fail(f"{place}; at least {whole_count:,} messages before it are undamaged; {advice}")
 
 
 @app.command()
 def repair(path: Path, is_json: AsJson = False) -> None:
-    """Cut the log at its first damage, rebuild its index, and say what was cut. A whole log keeps every message."""
+    """Cut the log at its first damage, rebuild its index, and report what was cut.
+
+    An undamaged log keeps every message.
+    """
     require_log(path, needs_index=False)
     end_before = _published_end(path)
     with Log.open(path, repair=True) as log:
@@ -129,7 +132,7 @@ def repair(path: Path, is_json: AsJson = False) -> None:
             console.print(line, style="yellow")
         if lost:
             console.print(f"lost {lost:,} messages: the log ended at {end_before:,}", style="yellow")
-    console.print(f"[green]whole[/]: {end - first:,} messages, from {first:,} up to {end:,}")
+    console.print(f"[green]undamaged[/]: {end - first:,} messages, from {first:,} up to {end:,}")
 
 
 def _published_end(path: str) -> int | None:
@@ -194,7 +197,7 @@ def tail(
         number = log.end
         write_lines(last_messages(log, number, count, tag_filter), line)
         if is_following:
-            # Ctrl-C is how a person stops following: it is not a failure.
+            # Ctrl-C is the usual way to stop following, not a failure.
             with suppress(KeyboardInterrupt):
                 _follow(log, number, tag_filter, line)
 

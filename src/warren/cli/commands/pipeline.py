@@ -28,7 +28,7 @@ EXIT_INTERRUPTED: Final = 130
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline file.", show_default=False)]
 TriggerOption = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="In place of the file's trigger: available-now, continuous, or '10 seconds'."),
+    typer.Option(metavar="WHEN", help="Replaces the file's trigger: available-now, continuous, or '10 seconds'."),
 ]
 PlaceOption = Annotated[
     str | None,
@@ -55,7 +55,7 @@ def run(
 ) -> None:
     """Run a pipeline: once over all messages, or until it is stopped, as its trigger says.
 
-    Ctrl-C or SIGTERM stops it after the running batch, and a second one at once. Nothing is lost or written twice
+    Ctrl-C or SIGTERM stops it after the running batch, and a second one immediately. Nothing is lost or written twice
     in either case: the next run continues where this one stopped.
     """
     definition = Definition.read(file).triggered(trigger)

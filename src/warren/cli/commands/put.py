@@ -103,7 +103,7 @@ def put(
     with target.open(creates=True, keeps=True) as opened:
         is_new, destination = _topic_to_put(opened, topic, durability)
         if is_new and not is_quiet:
-            Console(stderr=True, highlight=False).print(f"made the topic {topic} in {target}", soft_wrap=True)
+            Console(stderr=True, highlight=False).print(f"created the topic {topic} in {target}", soft_wrap=True)
         bar = PutBar(source.size, SYSTEM_CLOCK, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
         try:
             for batch in source.batches():
@@ -116,7 +116,9 @@ def put(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFields:
-    """What all messages of one command have in common. Without `delay_s` and `at_us` they are delivered at once."""
+    """The fields that all messages of one command share. Without `delay_s` and `at_us` they are
+    delivered immediately.
+    """
 
     key: bytes | None
     tag: str
@@ -127,7 +129,7 @@ class SharedFields:
 
     def __post_init__(self) -> None:
         if self.delay_s is not None and self.at_us is not None:
-            raise BadInput("give either --delay or --at")
+            raise BadInput("pass either --delay or --at")
 
     def put(self, topic: AnyTopic, bodies: Sequence[bytes], receipts: Receipts) -> None:
         """Puts the bodies together, and shows their places."""
@@ -151,10 +153,10 @@ def _topic_to_put(store: AnyStore, name: str, durability: str | None) -> tuple[b
         is_new = not store.has_topic(name)
         topic = store.topic(name)
     except NoRight as error:
-        # Otherwise the user would learn of one right after the other, and ask an admin for each.
+        # Otherwise the user would learn of one missing right after the other, and ask an admin for each.
         raise NoRight(error.user, "write", "topic", name, ["create"]) from error
     if durability is not None and isinstance(topic, Topic):
-        # For this process only: what other processes put is as durable as the topic says.
+        # For this process only: puts of other processes are as durable as the topic says.
         topic.take_settings(dataclasses.replace(topic.settings, durability=durability))
     return is_new, topic
 

@@ -23,15 +23,15 @@ app = typer.Typer(
 EVERY: Final = "*"
 KEY_WORDS: Final = ", ".join(KEYS)
 QuotaUserOption = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="Of this user; * for each user without quotas of its own.")
+    str | None, typer.Option("--user", metavar="NAME", help="For this user; * for each user without its own quotas.")
 ]
 Client = Annotated[
     str | None,
-    typer.Option("--client", metavar="ID", help="Of this client id; * for each client without quotas of its own."),
+    typer.Option("--client", metavar="ID", help="For this client id; * for each client without its own quotas."),
 ]
 Address = Annotated[
     str | None,
-    typer.Option("--address", metavar="IP", help="Of this address; * for each address without quotas of its own."),
+    typer.Option("--address", metavar="IP", help="For this address; * for each address without its own quotas."),
 ]
 
 
@@ -56,7 +56,7 @@ def set_quotas(
 @app.command()
 def remove(
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="The quotas to remove; without a name all of them.")
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="The quotas to remove; all if none is named.")
     ] = None,
     user: QuotaUserOption = None,
     client: Client = None,
@@ -104,7 +104,7 @@ def _entity(user: str | None, client: str | None, address: str | None) -> Entity
     names = {USER: user, CLIENT: client, ADDRESS: address}
     parts = {part: None if name == EVERY else name for part, name in names.items() if name is not None}
     if not parts:
-        raise BadInput("quotas of whom? Name a --user, a --client, both, or an --address")
+        raise BadInput("name whose quotas: a --user, a --client, both, or an --address")
     return Entity.of(parts)
 
 

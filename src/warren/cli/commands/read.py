@@ -1,4 +1,4 @@
-"""`warren read`: messages of a topic by place, time and tag, without a group, and those that follow."""
+"""`warren read`: reads messages of a topic by place, time and tag, without a group, and follows new ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NumberRange(NamedTuple):
 
 @dataclass(slots=True)
 class FollowPosition:
-    """The next message to follow of one partition."""
+    """The number of the next message to follow in one partition."""
 
     log: AnyLog
     number: int
@@ -79,12 +79,12 @@ def read(
 ) -> None:
     """Write the messages of a topic, one per line.
 
-    A line has partition and number, time, tag, key, headers and body, separated by tabs. Partitions are merged by
-    time. Reading takes nothing away and keeps no position; use `warren take` for that.
+    A line has partition and number, time, tag, key, headers and body, separated by tabs. Partitions are merged by time.
+    Reading removes nothing and stores no position; use `warren take` for that.
     """
     tag_filter = TagFilter.parse(tag) if tag is not None else None
     if is_following and until is not None:
-        raise BadInput("--follow has no end: leave --until away")
+        raise BadInput("--follow does not end: omit --until")
     with target.open_to_read(keeps=is_following) as opened:
         source = opened.existing_topic(topic)
         now_us = SYSTEM_CLOCK.now_ns() // 1000
@@ -93,7 +93,7 @@ def read(
         try:
             spans = spans_of(source, partition, start, since_us, until_us)
             if all(span.start >= span.end for span in spans):
-                # So that a broker refuses a user without the right to read, whether there is something to read or not.
+                # A broker thus refuses a user without the right to read, even if there is nothing to read.
                 spans[0].log.read(spans[0].log.end, limit=1)
             batches = _batches(spans, last, tag_filter)
             if is_following:
@@ -104,7 +104,7 @@ def read(
         except GONE as error:
             raise NoSuchTopic(topic) from error
         except KeyboardInterrupt:
-            # Ctrl-C is how a person stops following: it is not a failure.
+            # Ctrl-C is the usual way to stop following, not a failure.
             if not is_following:
                 raise
 
@@ -112,7 +112,7 @@ def read(
 def spans_of(
     topic: AnyTopic, partition: int | None, start: int | None, since_us: int | None, until_us: int | None
 ) -> list[NumberRange]:
-    """Returns what there is to read now of one partition or of all."""
+    """Returns the messages that can be read now, of one partition or of all."""
     if start is not None and partition is None and topic.partition_count > 1:
         raise BadInput(f"--from: the topic has {topic.partition_count} partitions; name one with --partition")
     logs = topic.logs if partition is None else [topic.partition(partition)]
@@ -199,10 +199,10 @@ def following(
 
 def _limited(batches: Iterator[list[Message]], limit: int | None) -> Iterator[list[Message]]:
     """Yields the first `limit` messages, or all without a limit. Does not read a batch that is not needed."""
-    left = limit
-    while left is None or left > 0:
+    remaining = limit
+    while remaining is None or remaining > 0:
         batch = next(batches, None)
         if batch is None:
             return
-        yield batch[:left]
-        left = None if left is None else left - len(batch)
+        yield batch[:remaining]
+        remaining = None if remaining is None else remaining - len(batch)

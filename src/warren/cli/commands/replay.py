@@ -27,7 +27,7 @@ WhereOption = Annotated[
 ]
 NameOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="A name under which this replay happens only once, however often it is run."),
+    typer.Option(metavar="NAME", help="A name for this replay, which happens only once even if it is run again."),
 ]
 KeepPartitionsOption = Annotated[
     bool, typer.Option("--keep-partitions", help="Put each message into the partition that it came from.")
@@ -72,7 +72,7 @@ def replay(
 
     chosen = Selection(store=store, topics=[topic], since_us=since_us, until_us=until_us, tag=tag, archive=archive)
     with running("replay", master, conf, is_quiet=is_json) as spark_job, spark_job.bar("replaying") as bar:
-        done = job(
+        result = job(
             spark_job.spark,
             chosen,
             into,
@@ -86,11 +86,15 @@ def replay(
             progress=bar,
         )
     if is_json:
-        write_json({"topic": topic, "into": into, "name": name, "messages": done.messages, "was_done": done.was_done})
-    elif done.was_done:
-        typer.echo(f"nothing was put: {name!r} was replayed into {into} before")
+        write_json(
+            {"topic": topic, "into": into, "name": name, "messages": result.messages, "was_done": result.was_done}
+        )
+    elif result.was_done:
+        typer.echo(f"put nothing: {name!r} was replayed into {into} before")
     else:
-        typer.echo(f"{done.messages:,} {'message' if done.messages == 1 else 'messages'} of {topic} put into {into}")
+        typer.echo(
+            f"{result.messages:,} {'message' if result.messages == 1 else 'messages'} of {topic} put into {into}"
+        )
 
 
 def compact(
@@ -126,7 +130,7 @@ def compact(
 
     chosen = Selection(store=store, topics=[topic], archive=archive)
     with running("compact", master, conf, is_quiet=is_json) as spark_job, spark_job.bar("compacting") as bar:
-        done = job(
+        result = job(
             spark_job.spark,
             chosen,
             into,
@@ -136,8 +140,10 @@ def compact(
             progress=bar,
         )
     if is_json:
-        write_json({"topic": topic, "into": into, "messages": done.messages, "was_done": done.was_done})
-    elif done.was_done:
-        typer.echo(f"nothing was put: {topic} was compacted into {into} before")
+        write_json({"topic": topic, "into": into, "messages": result.messages, "was_done": result.was_done})
+    elif result.was_done:
+        typer.echo(f"put nothing: {topic} was compacted into {into} before")
     else:
-        typer.echo(f"{done.messages:,} {'message' if done.messages == 1 else 'messages'} of {topic} put into {into}")
+        typer.echo(
+            f"{result.messages:,} {'message' if result.messages == 1 else 'messages'} of {topic} put into {into}"
+        )

@@ -39,7 +39,7 @@ def list_scheduled(
     topic: EveryTopicArgument = None,
     limit: Annotated[
         int,
-        typer.Option("--limit", "-n", metavar="COUNT", min=1, help="Show at most this many, the first to become due."),
+        typer.Option("--limit", "-n", metavar="COUNT", min=1, help="Show at most this many, the earliest first."),
     ] = LIMIT_DEFAULT,
     is_json: AsJson = False,
 ) -> None:
@@ -82,7 +82,7 @@ def cancel(
         write_json([{"topic": topic, "id": id, "cancelled": was} for id, was in cancelled.items()])
     else:
         for id, was in cancelled.items():
-            typer.echo(f"cancelled {id}" if was else f"too late for {id}: it is delivered or cancelled already")
+            typer.echo(f"cancelled {id}" if was else f"too late for {id}: it was delivered or cancelled already")
     if not all(cancelled.values()):
         raise typer.Exit(EXIT_FAILED)
 
@@ -114,7 +114,7 @@ def _table(entries: list[ScheduledEntry], now_us: int, *, has_topic: bool) -> Re
         rows.add_column("topic", no_wrap=True)
     rows.add_column("due (UTC)", no_wrap=True)
     rows.add_column("in", justify="right", no_wrap=True)
-    # Never cut, because `warren scheduled cancel` needs the whole id.
+    # Never shortened, because `warren scheduled cancel` needs the whole id.
     rows.add_column("id", overflow="fold", no_wrap=True)
     rows.add_column("tag")
     rows.add_column("body")

@@ -15,6 +15,7 @@ from warren.broker.configuration import FILE_DEFAULT, Configuration, read_config
 from warren.broker.net.logs import begin_logging
 from warren.cli.options.store_option import is_store
 from warren.errors import BrokerMissing
+from warren.registry.connection import require_kazoo
 
 if TYPE_CHECKING:
     from warren.broker.server import SideServerFactory
@@ -51,10 +52,20 @@ def serve(
         typer.Option(metavar="LEVEL", help="The durability of new topics: commit, os, or e.g. interval:50ms."),
     ] = None,
     log_format: Annotated[str | None, typer.Option(metavar="text|json", help="The format of the log.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESSES", help="The ZooKeeper of the cluster that this broker belongs to."),
+    ] = None,
+    shard: Annotated[int | None, typer.Option(help="Its shard; 0 by default.")] = None,
+    replica: Annotated[int | None, typer.Option(help="Its number among the replicas of the shard.")] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="sync|async", help="async: it follows, and no put waits for it.")
+    ] = None,
+    nonce: Annotated[str | None, typer.Option(hidden=True, help="The name of this process, from its parent.")] = None,
 ) -> None:
     """Serve a store to clients of Kafka and of Warren, until SIGTERM or Ctrl-C.
 
-    Creates the store if it does not exist.
+    Creates the store if it does not exist. With --cluster it is one replica of a shard: it leads or follows.
     """
     require_broker()
     flags: dict[str, Any] = {
@@ -65,18 +76,48 @@ def serve(
         "http.port": http_port,
         "broker.log_format": log_format,
         "topics.durability": durability,
+        "cluster.zookeeper": cluster,
+        "cluster.shard": shard,
+        "cluster.replica": replica,
+        "cluster.mode": mode,
     }
-    path = config or (FILE_DEFAULT if os.path.exists(FILE_DEFAULT) else None)
-    options = {key: value for key, value in flags.items() if value is not None}
-    configuration = read_configuration(path, os.environ, options)
-    begin_logging(configuration["broker.log_format"], configuration["broker.log_level"])
+    configuration = _configuration(config, flags)
+    if configuration["cluster.zookeeper"]:
+        raise typer.Exit(_serve_replica(data, configuration, nonce))
+    _serve_alone(data, configuration)
+
+
+def _serve_alone(data: str, configuration: Configuration) -> None:
+    """Serves a store without replicas."""
     if not is_store(data) and sys.stderr.isatty():
-        typer.echo(f"made the store {data}", err=True)
+        typer.echo(f"created the store {data}", err=True)
     with warren.open(data, **configuration.section("topics")) as store:
-        # Imported here, because only this command needs the packages of the extra `broker`.
+        # Imported here because only this command needs the packages of the extra `broker`.
         from warren.broker.server import run
 
         run(store, configuration, _http(configuration))
+
+
+def _configuration(path: str | None, flags: Mapping[str, Any]) -> Configuration:
+    """Reads the configuration, and begins to log as it says."""
+    path = path or (FILE_DEFAULT if os.path.exists(FILE_DEFAULT) else None)
+    options = {key: value for key, value in flags.items() if value is not None}
+    configuration = read_configuration(path, os.environ, options)
+    begin_logging(configuration["broker.log_format"], configuration["broker.log_level"])
+    return configuration
+
+
+def _serve_replica(data: str, configuration: Configuration, nonce: str | None) -> int:
+    """Runs a replica: in this process if it has a nonce, which only a parent gives it, else as its parent."""
+    require_kazoo()
+    if nonce is not None:
+        from warren.broker.replica_server import run_replica
+
+        run_replica(data, configuration, nonce, _http(configuration))
+    from warren.broker.replica_parent import run_parent
+    from warren.broker.replica_server import child_command
+
+    return run_parent(configuration.cluster(), lambda nonce: child_command(sys.argv[1:], nonce))
 
 
 def _http(configuration: Configuration) -> SideServerFactory | None:

@@ -39,14 +39,14 @@ FromArchiveOption = Annotated[
 
 
 def addressed(command: Callable[..., None]) -> Callable[..., None]:
-    """Lets the first argument of the command be the address of a broker: no name of a topic has a colon."""
+    """Lets the first argument of the command be the address of a broker. A topic name has no colon."""
 
     @functools.wraps(command)
     def addressed_command(*, context: typer.Context, **values: Any) -> None:
         topics = values["topics"] or []
         if topics and ":" in topics[0]:
             if values["server"] is not None:
-                raise BadInput(f"{topics[0]} and --server {values['server']} each name a broker: give one of them")
+                raise BadInput(f"{topics[0]} and --server {values['server']} each name a broker: pass only one of them")
             values["server"], values["topics"] = topics[0], topics[1:] or None
             source = context.get_parameter_source("topics")
             assert source is not None
@@ -62,7 +62,8 @@ def stats(
     target: StoreTarget,
     topics: TopicsArgument = None,
     window: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="The length of a window, e.g. 1m; chosen if not given.")
+        str | None,
+        typer.Option(metavar="DURATION", help="The length of a window, e.g. 1m; chosen automatically by default."),
     ] = None,
     latency: Annotated[
         str | None,
@@ -102,20 +103,20 @@ def stats(
     }
     of_job: dict[str, Any] = {"parquet": parquet, "chart": chart, "master": master, "conf": conf}
     if isinstance(target, RemoteTarget):
-        _refuse("a store in a directory, not with a broker", **of_store, **of_job)
-        # Imported here, because only a broker needs a client.
+        _refuse("a store in a directory", **of_store, **of_job)
+        # Imported here because only a broker needs a client.
         from warren.cli.output.broker_watch import show_broker
 
         show_broker(target, topics or [], duration_s(every), is_watching=is_watching, is_json=is_json)
         return
-    _refuse("a broker, not with a store in a directory", watch=is_watching or None)
+    _refuse("a broker", watch=is_watching or None)
     _show_store(target.files("warren stats"), topics, is_json=is_json, **of_store, **of_job)
 
 
 def _refuse(owner: str, **options: object) -> None:
     for name, value in options.items():
         if value:
-            raise BadInput(f"--{name} goes with {owner}")
+            raise BadInput(f"--{name} can only be used with {owner}")
 
 
 def _show_store(

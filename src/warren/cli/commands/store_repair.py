@@ -40,7 +40,7 @@ def repair(
     No other program may have the store open. Topics, messages and groups stay as they are, with one exception: messages
     that are held by a transaction whose state is lost are given back and handed out again.
     """
-    # Imported here, because the other commands do not need transactions.
+    # Imported here because the other commands do not need transactions.
     from warren.transaction.salvage import Salvage
 
     _require_directory(path)
@@ -71,7 +71,7 @@ def _confirm(path: str, damage: StoreDamage) -> None:
     if damage.journal is not None:
         question = (
             f"The journal of transactions is damaged ({damage.journal}). Set it aside? "
-            "Unfinished transactions then stay unfinished"
+            "Interrupted transactions then stay unfinished"
         )
         typer.confirm(question, abort=True, err=True)
 
@@ -112,7 +112,7 @@ def _show(console: Console, salvaged: Salvaged) -> None:
         holders = "1 transaction" if count == 1 else f"{count:,} transactions"
         console.print(f"gave back the messages of group {group} of {topic} that {holders} held")
     if salvaged.store_id is None and journal is None and not salvaged.given_back:
-        console.print("[green]whole[/]: there was nothing to repair")
+        console.print("[green]undamaged[/]: there was nothing to repair")
 
 
 def _doubts_table(doubts: Any) -> Table:

@@ -27,7 +27,7 @@ PAGE: Final = 1_000
 GroupTagOption = Annotated[
     str | None,
     typer.Option(
-        "--tag", "-t", metavar="FILTER", help="The filter of a new group; one that exists must have the same."
+        "--tag", "-t", metavar="FILTER", help="The filter of a new group; an existing group must have the same."
     ),
 ]
 
@@ -51,8 +51,8 @@ def take(
     """Take messages for a group, and write them, one per line.
 
     Messages are acknowledged after they are written: each message goes to one member of the group. A group that does
-    not exist is created as a queue group that begins with the first message. A stream group reads and commits.
-    Exits with 3 if there is nothing to take.
+    not exist is created as a queue group that begins with the first message. A stream group reads and commits. Exits
+    with 3 if there is nothing to take.
     """
     wait_s = duration_s(wait)
     if wait_s > WAIT_S_MAX:
@@ -84,19 +84,19 @@ def _take_queue(
 ) -> int:
     """Writes up to `limit` messages of the group, and waits for the first one. Returns how many."""
     count = 0
-    kept: list[Message] = []
+    items: list[Message] = []
     while count < limit:
         messages = group.take(min(PAGE, limit - count), wait=0.0 if count else wait_s)
         if not messages:
             break
         write(messages)
-        # Only now: messages that could not be written are handed out again.
+        # Acknowledged only after writing: messages that could not be written are handed out again.
         if is_acknowledging:
             group.ack_many(messages)
         else:
-            kept += messages
+            items += messages
         count += len(messages)
-    for message in kept:
+    for message in items:
         group.nack(message)
     return count
 

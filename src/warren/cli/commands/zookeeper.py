@@ -32,7 +32,9 @@ TLS: Final = "TLS"
 
 DirectoryArgument = Annotated[
     str | None,
-    typer.Argument(metavar="DIR", help="The directory of the server; made if it is missing.", show_default=False),
+    typer.Argument(
+        metavar="DIR", help="The directory of the server; created if it does not exist.", show_default=False
+    ),
 ]
 IdOption = Annotated[
     int | None, typer.Option("--id", metavar="N", help="The number of this server in --servers, from 1.")
@@ -44,7 +46,9 @@ ServersOption = Annotated[
 PortOption = Annotated[int, typer.Option(min=0, max=PORT_MAX, help="The port for clients. 0 takes any free port.")]
 SecretOption = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="A file with the secret of the cluster: clients without it see nothing."),
+    typer.Option(
+        metavar="FILE", help="A file with the secret of the cluster: clients without it cannot read anything."
+    ),
 ]
 StatusOption = Annotated[
     str | None,
@@ -84,7 +88,7 @@ def zookeeper(
         _show_status(status, tls, is_json=is_json)
         return
     if directory is None:
-        raise BadInput("name the directory of the server, or the servers to look at with --status")
+        raise BadInput("name the directory of the server, or the servers to check with --status")
     secret = None if secret_file is None else read_secret(secret_file)
     _check_openness(host, is_secret=secret is not None, is_insecure=is_insecure)
     settings = ServerSettings(
@@ -118,7 +122,7 @@ def _run(settings: ServerSettings, jars: list[str], secret: str | None, *, is_js
 
 
 def _announce(settings: ServerSettings, status: ServerStatus, pid: int | None, *, is_json: bool) -> None:
-    """Writes the one line that says where the server serves. Programs wait for it."""
+    """Writes the one line that names the server's address. Programs wait for it."""
     address = str(settings.address)
     if is_json:
         line = json.dumps({"address": address, "mode": status.mode, "version": status.version, "pid": pid})
@@ -130,11 +134,10 @@ def _announce(settings: ServerSettings, status: ServerStatus, pid: int | None, *
 
 
 def _check_openness(host: str, *, is_secret: bool, is_insecure: bool) -> None:
-    """Raises BadInput if every program of other machines could read and change everything."""
+    """Raises BadInput if every program on other machines could read and change everything."""
     if not is_secret and not is_insecure and not is_loopback(host):
         raise BadInput(
-            f"{host} can be reached from other machines, and clients need no secret: "
-            "give --secret-file, or pass --insecure"
+            f"{host} can be reached from other machines, and clients need no secret: pass --secret-file or --insecure"
         )
 
 

@@ -45,7 +45,7 @@ def _server(context: typer.Context) -> str | None:
 
 
 def _names_at(server: str, names: Callable[[RemoteStore], list[str]]) -> list[str]:
-    """Returns what the broker answers quickly without a login, because completion cannot ask for a password."""
+    """Returns the names that the broker sends quickly without a login, because completion cannot ask for a password."""
     with suppress(WarrenError, OSError), warren.connect(server, timeout=BROKER_TIMEOUT_S) as store:
         return names(store)
     return []

@@ -23,14 +23,14 @@ class ReaderInfo:
 
 
 def require_log(path: str, *, needs_index: bool = True) -> None:
-    """Raises NotALog, which says what is there instead, unless `path` is a directory with a log in it."""
+    """Raises NotALog, with a description of the path, unless `path` is a directory with a log in it."""
     if not os.path.isdir(path):
         raise NotALog(path, "it is a file" if os.path.exists(path) else "there is no such directory")
     names = os.listdir(path)
     if os.path.basename(paths.index_path(path)) in names:
         return
     if not any(paths.block_base_offset(name, version) is not None for name in names for version in VERSIONS):
-        raise NotALog(path, "it holds neither an index nor blocks; name the directory of a log")
+        raise NotALog(path, "it has neither an index nor blocks; name the directory of a log")
     if needs_index:
         raise NotALog(path, f"its index is missing; `warren log repair {path}` rebuilds it from the blocks")
 

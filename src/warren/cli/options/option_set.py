@@ -15,8 +15,8 @@ Command: TypeAlias = Callable[..., None]
 class OptionSet:
     """The options by name, each with its annotation and its default, and the function that makes one value of them.
 
-    The program's framework reads the signature of a command to learn its options. So the decorator gives the command
-    a signature with these options in place of the one parameter; with `is_last` they stand behind all others.
+    The command-line framework reads the signature of a command to learn its options. So the decorator gives the command
+    a signature with these options in place of the one parameter; with `is_last` they come after all others.
     """
 
     options: Mapping[str, tuple[Any, Any]]

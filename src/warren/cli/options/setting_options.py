@@ -12,9 +12,9 @@ from warren.cli.running.quantities import YES_OR_NO, parse_setting
 from warren.settings import Count, Flag, Kind, OneOf, OrNone, Seconds, Setting, Size, Table
 
 FLAGS: Final[Mapping[str, tuple[str, ...]]] = {"retention_age_s": ("--retention-age",), "tag": ("--tag", "-t")}
-"""The flags of settings whose flags are not just their names. A flag names no unit, because its value does."""
+"""The flags of settings whose flag differs from the name. A flag has no unit, because its value has one."""
 METAVARS: Final[Mapping[str, str]] = {"durability": "LEVEL", "dead_letter": "TOPIC", "tag": "FILTER"}
-"""What stands for the value in the help, if the kind of the setting does not say it."""
+"""The placeholder for the value in the help, if the kind of the setting does not name one."""
 
 
 def with_settings(table: Table) -> Callable[[Command], Command]:

@@ -1,4 +1,4 @@
-"""The options that name a store, which is a directory here or behind a broker; and arguments for topics and groups."""
+"""The options that name a store, in a directory or behind a broker; and arguments for topics and groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AnyTopic: TypeAlias = "warren.Topic | RemoteTopic"
 READ_ONLY_ERRORS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 """The errors of the operating system if the user may not write."""
 CATCH_UP_S_MAX: Final = 10.0
-"""How long a command delivers at most what became due while the store was closed."""
+"""How long, at most, a command delivers messages that became due while the store was closed."""
 TIMEOUT_DEFAULT: Final = "10s"
 CONNECT_WAIT_DEFAULT: Final = "0s"
 
@@ -56,7 +56,7 @@ class StoreTarget(Protocol):
         ...
 
     def options(self) -> dict[str, str]:
-        """Returns the options of Spark jobs for this store. Raises NotAStore if a directory has no store."""
+        """Returns the options of Spark jobs for this store. Raises NotAStore if the directory is not a store."""
         ...
 
 
@@ -85,13 +85,15 @@ class Directory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteTarget:
-    """A store behind a broker, which delivers what is due by itself. `repr` does not show the password."""
+    """A store behind a broker, which delivers due messages by itself. `repr` does not show the password."""
 
     address: str
     user: str | None
     password: str | None = field(repr=False)
     is_tls: bool
     authority: str | None
+    certificate: str | None
+    key: str | None
     timeout_s: float
     wait_s: float = 0.0
 
@@ -105,6 +107,8 @@ class RemoteTarget:
             wait=self.wait_s,
             tls=self.is_tls or None,
             ca=self.authority,
+            certificate=self.certificate,
+            key=self.key,
             user=self.user,
             password=self.password,
         )
@@ -113,9 +117,11 @@ class RemoteTarget:
         return self.open(keeps=keeps)
 
     def files(self, what: str) -> str:
-        raise BadInput(f"{what} works on the files of a store: run it on the machine that has them, with --store")
+        raise BadInput(f"{what} needs the files of the store: run it on their machine, with --store")
 
     def options(self) -> dict[str, str]:
+        if self.certificate is not None:
+            raise BadInput("Spark shows no certificate to a broker: run it on the machine of the store, with --store")
         options = {
             "servers": self.address,
             "user": self.user,
@@ -130,7 +136,7 @@ class RemoteTarget:
 def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> warren.Store:
     """Opens the store in `path`. Raises NotAStore if there is none, unless it `creates` one.
 
-    Delivers what is due before it returns. With `keeps` the store does that in the background while it is open.
+    Delivers due messages before it returns. With `keeps` the store does that in the background while it is open.
     """
     if not creates:
         require_store(path)
@@ -145,7 +151,7 @@ def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> warr
 def open_to_read(path: str, *, keeps: bool = False) -> warren.Store:
     """Opens the store in `path` for a command that changes nothing, even if this user may only read it.
 
-    If this user may write it, it is opened as for other commands, so that what is due is delivered first.
+    If this user may write to it, it is opened as for other commands, so that due messages are delivered first.
     """
     try:
         return open_store(path, keeps=keeps)
@@ -161,14 +167,14 @@ def is_store(path: str) -> bool:
 
 
 def make_store(path: str) -> None:
-    """Creates the store if it does not exist, and says so on stderr."""
+    """Creates the store if it does not exist, and reports that on stderr."""
     if not is_store(path):
         warren.open(path, keeps=False).close()
-        typer.echo(f"made the store {path}", err=True)
+        typer.echo(f"created the store {path}", err=True)
 
 
 def require_store(path: str) -> None:
-    """Raises NotAStore, which says what is there instead, unless `path` is a directory with a store in it."""
+    """Raises NotAStore, with a description of the path, unless `path` is a directory with a store in it."""
     if not os.path.isdir(path):
         raise NotAStore(path, "it is a file" if os.path.exists(path) else "there is no such directory")
     if not is_store(path):
@@ -176,7 +182,7 @@ def require_store(path: str) -> None:
 
 
 def _complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    # Imported here and below, because only the tab key needs it.
+    # Imported here and below because only shell completion needs it.
     from warren.cli.options.completion import topics_like
 
     return topics_like(context, incomplete)
@@ -225,7 +231,7 @@ ServerOption = Annotated[
         "--server",
         metavar="HOST:PORT",
         envvar=SERVER_VARIABLE,
-        help="The broker of the store, in place of a directory.",
+        help="The broker of the store, instead of a directory.",
         show_default=False,
     ),
 ]
@@ -248,7 +254,15 @@ CaOption = Annotated[
     str | None,
     typer.Option("--ca", metavar="FILE", help="Connect with TLS, and trust these certificates.", show_default=False),
 ]
-TimeoutOption = Annotated[str, typer.Option(metavar="DURATION", help="How long the broker may stay silent.")]
+ClientCertificateOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Connect with TLS, and show this certificate.", show_default=False),
+]
+ClientKeyOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Its private key, if it is in another file.", show_default=False),
+]
+TimeoutOption = Annotated[str, typer.Option(metavar="DURATION", help="How long the broker may take to answer.")]
 ConnectWaitOption = Annotated[
     str, typer.Option(metavar="DURATION", help="How long to keep trying if no broker answers at first.")
 ]
@@ -263,6 +277,8 @@ def target_of(
     password_file: str | None,
     is_tls: bool,
     ca: str | None,
+    client_certificate: str | None,
+    client_key: str | None,
     timeout: str,
     connect_wait: str,
 ) -> StoreTarget:
@@ -272,13 +288,20 @@ def target_of(
     """
     sources = {name: _source(context, name) for name in ("store", "server")}
     if server is None or (sources["store"] == "COMMANDLINE" and sources["server"] != "COMMANDLINE"):
-        _refuse(user=_on_command_line(context, "user", user), password_file=password_file, ca=ca, tls=is_tls or None)
+        _refuse(
+            user=_on_command_line(context, "user", user),
+            password_file=password_file,
+            ca=ca,
+            client_certificate=client_certificate,
+            client_key=client_key,
+            tls=is_tls or None,
+        )
         return Directory(store)
     if sources["store"] == sources["server"]:
         names = (
             "--store and --server" if sources["store"] == "COMMANDLINE" else f"{STORE_VARIABLE} and {SERVER_VARIABLE}"
         )
-        raise BadInput(f"{names} each name a store: give one of them")
+        raise BadInput(f"{names} each name a store: pass only one of them")
     password = password_of(user, password_file)
     return RemoteTarget(
         address=server,
@@ -286,6 +309,8 @@ def target_of(
         password=password,
         is_tls=is_tls,
         authority=ca,
+        certificate=client_certificate,
+        key=client_key,
         timeout_s=duration_s(timeout),
         wait_s=duration_s(connect_wait),
     )
@@ -297,14 +322,14 @@ def _source(context: typer.Context, name: str) -> str:
 
 
 def _on_command_line(context: typer.Context, name: str, value: str | None) -> str | None:
-    """Returns the value if it stands on the command line; the environment may be meant for other commands."""
+    """Returns the value if it is on the command line, because the environment may be meant for other commands."""
     return value if _source(context, name) == "COMMANDLINE" else None
 
 
 def _refuse(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
-            raise BadInput(f"--{name.replace('_', '-')} goes with --server, not with a directory")
+            raise BadInput(f"--{name.replace('_', '-')} can only be used with --server")
 
 
 def password_of(user: str | None, file: str | None) -> str | None:
@@ -314,7 +339,7 @@ def password_of(user: str | None, file: str | None) -> str | None:
     """
     if user is None:
         if file is not None:
-            raise BadInput("--password-file goes with --user")
+            raise BadInput("--password-file can only be used with --user")
         return None
     if file is not None:
         try:
@@ -326,7 +351,7 @@ def password_of(user: str | None, file: str | None) -> str | None:
     password = os.environ.get(PASSWORD_VARIABLE)
     if password is None:
         if not sys.stdin.isatty():
-            raise BadInput(f"no password for {user!r}: give --password-file, or set {PASSWORD_VARIABLE}")
+            raise BadInput(f"no password for {user!r}: pass --password-file, or set {PASSWORD_VARIABLE}")
         password = str(typer.prompt(f"password of {user}", hide_input=True, err=True))
     return password
 
@@ -339,6 +364,8 @@ at_store: Final = OptionSet(
         "password_file": (PasswordFileOption, None),
         "is_tls": (TlsOption, False),
         "ca": (CaOption, None),
+        "client_certificate": (ClientCertificateOption, None),
+        "client_key": (ClientKeyOption, None),
         "timeout": (TimeoutOption, TIMEOUT_DEFAULT),
         "connect_wait": (ConnectWaitOption, CONNECT_WAIT_DEFAULT),
         "context": (typer.Context, inspect.Parameter.empty),

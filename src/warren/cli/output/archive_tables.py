@@ -76,11 +76,11 @@ def show_run(
         f"{archived.count:,} messages archived to {archive} in {archived.seconds:.1f} s ({rate:,.0f}/s): "
         f"{len(archived.files)} {'file' if len(archived.files) == 1 else 'files'}, {size_text(archived.size)}"
         if archived.files
-        else f"nothing new: {archive} has every message already",
+        else f"nothing new: {archive} already has every message",
         soft_wrap=True,
     )
-    for shown in [] if checked is None else verification_tables(checked):
-        console.print(shown)
+    for each in [] if checked is None else verification_tables(checked):
+        console.print(each)
     if retired:
         console.print(_retired_table(retired))
 
@@ -123,7 +123,7 @@ def verification_tables(checked: Verification) -> list[RenderableType]:
         )
     if checked.is_good:
         return [rows]
-    wrong = table("What is wrong")
+    wrong = table("Differences")
     wrong.add_column("messages", no_wrap=True)
     wrong.add_column("what", overflow="fold")
     wrong.add_column("file", overflow="fold")

@@ -31,7 +31,7 @@ Document = Mapping[str, Any]
 
 
 class StatsPair(NamedTuple):
-    """The latest statistics of a broker, and those before them."""
+    """The latest statistics of a broker, and the ones before them."""
 
     before: Document
     now: Document
@@ -81,30 +81,30 @@ def show_broker(
         raise BadInput(f"--every: expected {EVERY_S_MIN:g} to {EVERY_S_MAX:g} seconds")
     with target.open() as store:
         assert isinstance(store, RemoteStore)
-        seen = looks(store, topics, every_s)
+        pairs = looks(store, topics, every_s)
         if not is_watching:
-            pair = next(seen)
-            write_json(document_of(pair)) if is_json else Console(highlight=False).print(shown(str(target), pair))
+            pair = next(pairs)
+            write_json(document_of(pair)) if is_json else Console(highlight=False).print(tables_of(str(target), pair))
             return
-        # Ctrl-C is how a person stops watching: it is not a failure.
+        # Ctrl-C is the usual way to stop watching, not a failure.
         with suppress(KeyboardInterrupt):
-            _watch(str(target), seen, is_json=is_json)
+            _watch(str(target), pairs, is_json=is_json)
 
 
-def _watch(address: str, seen: Iterator[StatsPair], *, is_json: bool) -> None:
+def _watch(address: str, pairs: Iterator[StatsPair], *, is_json: bool) -> None:
     if is_json:
-        for each in seen:
+        for each in pairs:
             typer.echo(json.dumps(document_of(each), ensure_ascii=False))
         return
     with Live(Text(f"{address}: waiting"), console=Console(highlight=False), auto_refresh=False) as live:
-        for each in seen:
-            live.update(shown(address, each), refresh=True)
+        for each in pairs:
+            live.update(tables_of(address, each), refresh=True)
 
 
 def looks(
     store: RemoteStore, topics: Sequence[str], every_s: float, clock: Clock = SYSTEM_CLOCK
 ) -> Iterator[StatsPair]:
-    """Yields the statistics of the broker repeatedly, each with those before them."""
+    """Yields the statistics of the broker repeatedly, each with the ones before."""
     before = _look(store, topics)
     while True:
         clock.sleep(every_s)
@@ -114,7 +114,7 @@ def looks(
 
 
 def _look(store: RemoteStore, topics: Sequence[str]) -> dict[str, Any]:
-    """Asks the broker. Returns the document with the named topics only, or with all if none is named."""
+    """Requests the statistics. Returns the document with the named topics only, or with all if none is named."""
     answer = store.calls.call(StatisticsRequest(is_standing_wanted=True), repeat=same)
     document: dict[str, Any] = json.loads(answer.statistics)
     if topics:
@@ -123,51 +123,51 @@ def _look(store: RemoteStore, topics: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def document_of(seen: StatsPair) -> dict[str, Any]:
+def document_of(pair: StatsPair) -> dict[str, Any]:
     """Returns the statistics and the rates as JSON."""
-    return {**seen.now, "a_second": {name.replace(" ", "_"): rate for name, rate in seen.rates().items()}}
+    return {**pair.now, "a_second": {name.replace(" ", "_"): rate for name, rate in pair.rates().items()}}
 
 
 # --- As tables ---
 
 
-def shown(address: str, seen: StatsPair) -> RenderableType:
+def tables_of(address: str, pair: StatsPair) -> RenderableType:
     """Returns all tables."""
-    now = seen.now
+    now = pair.now
     state = " and stops" if now["is_stopping"] else ""
     waiting, connections = now["waiting"], now["connections"]
     head = Text(f"{address} is up for {span_text(round(now['uptime_s'] * MICROSECONDS))}{state}\n")
     head.append(f"connections {connections['open']:,}, waiting for messages {waiting['long_polls']:,}, ")
-    head.append(f"puts under way {waiting['puts']:,}, requests under way {size_text(waiting['bytes'])}\n")
+    head.append(f"puts in progress {waiting['puts']:,}, requests in progress {size_text(waiting['bytes'])}\n")
     memory = now["memory"]
     kinds = ", ".join(f"{kind} {size_text(size)}" for kind, size in memory["kinds"].items() if size)
     head.append(f"memory held for clients {size_text(memory['bytes'])} of {size_text(memory['limit'])}")
     head.append(f" ({kinds})" if kinds else "")
-    return Group(head, "", _rates_table(seen), "", _topics_table(seen), "", _groups_table(now["groups"]))
+    return Group(head, "", _rates_table(pair), "", _topics_table(pair), "", _groups_table(now["groups"]))
 
 
-def _rates_table(seen: StatsPair) -> RenderableType:
+def _rates_table(pair: StatsPair) -> RenderableType:
     rows = table("Traffic")
     rows.add_column("")
     for name in ("per second", "total"):
         rows.add_column(name, justify="right")
-    for name, rate in seen.rates().items():
-        total = COUNTS[name](seen.now)
+    for name, rate in pair.rates().items():
+        total = COUNTS[name](pair.now)
         text = size_text if name.startswith("bytes") else _number_text
         rows.add_row(name, text(round(rate)), text(total))
-    puts = seen.now["puts"]
+    puts = pair.now["puts"]
     shared = puts["puts_committed"] / puts["commits"] if puts["commits"] else 0
     rows.add_row("puts per sync", "", f"{shared:,.1f}" if shared else "–")
     return rows
 
 
-def _topics_table(seen: StatsPair) -> RenderableType:
-    before = {topic["topic"]: _topic_end(topic) for topic in seen.before["topics"]}
+def _topics_table(pair: StatsPair) -> RenderableType:
+    before = {topic["topic"]: _topic_end(topic) for topic in pair.before["topics"]}
     rates = {
-        topic["topic"]: max(0, _topic_end(topic) - before.get(topic["topic"], 0)) / seen.seconds
-        for topic in seen.now["topics"]
+        topic["topic"]: max(0, _topic_end(topic) - before.get(topic["topic"], 0)) / pair.seconds
+        for topic in pair.now["topics"]
     }
-    topics = sorted(seen.now["topics"], key=lambda topic: (-rates[topic["topic"]], topic["topic"]))
+    topics = sorted(pair.now["topics"], key=lambda topic: (-rates[topic["topic"]], topic["topic"]))
     if not topics:
         return Text("no topics", style="dim")
     rows = table("Topics")

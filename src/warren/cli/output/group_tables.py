@@ -45,9 +45,9 @@ def groups_table(groups: Sequence[GroupDescription]) -> RenderableType:
         rows.add_column(name, justify="right")
     for facts in groups:
         tag = facts.settings.tag
-        shown = shortened(tag) if tag is not None else Text("every message", style="dim")
+        tag_text = shortened(tag) if tag is not None else Text("every message", style="dim")
         counts = (_count(_member_count(facts)), _count(facts.leased), _count(facts.behind))
-        rows.add_row(Text(facts.topic), Text(facts.group), facts.settings.mode, shown, *counts)
+        rows.add_row(Text(facts.topic), Text(facts.group), facts.settings.mode, tag_text, *counts)
     return rows
 
 

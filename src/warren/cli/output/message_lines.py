@@ -83,7 +83,7 @@ def topic_writer(*, is_json: bool, is_body: bool) -> WriteMessages:
 
 
 def write_lines(messages: Iterable[Message], line: LineMaker) -> None:
-    """Writes each message to stdout and flushes, so that the reader of a pipe gets them at once."""
+    """Writes each message to stdout and flushes, so that the reader of a pipe gets them immediately."""
     sys.stdout.write("".join(f"{line(message)}\n" for message in messages))
     sys.stdout.flush()
 

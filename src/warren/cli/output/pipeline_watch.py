@@ -26,7 +26,7 @@ class Line:
         self._show(line(self._name, progress))
 
     def stopping(self) -> None:
-        self._show(f"{self._name}: stopping after the running batch; Ctrl-C again stops at once")
+        self._show(f"{self._name}: stopping after the running batch; Ctrl-C again stops immediately")
 
     def _show(self, text: str) -> None:
         if self._console.is_terminal:
@@ -57,7 +57,7 @@ class JsonLines:
         """Does nothing: a program sees the end of the process."""
 
     def finish(self, end: str) -> None:
-        """Does nothing: the line of the last batch was the last one."""
+        """Does nothing: the line of the last batch was the end."""
 
     def __enter__(self) -> Self:
         return self

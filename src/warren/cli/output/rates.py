@@ -1,4 +1,4 @@
-"""Rates: work that is counted and timed behind a progress bar, then shown as a row of a table."""
+"""Rates: counted work that is timed behind a progress bar, then shown as a row of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warren.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """`count` things done in `seconds`."""
+    """A rate: `count` items in `seconds`."""
 
     what: str
     count: int
@@ -32,7 +32,7 @@ class Rate:
 
 
 class Stopwatch:
-    """Times one stage after another, each behind a bar of its own, and keeps the rates. One thread."""
+    """Times one stage after another, each behind its own bar, and keeps the rates. One thread."""
 
     def __init__(self, progress: Progress, clock: Clock) -> None:
         self._progress, self._clock = progress, clock
@@ -40,7 +40,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, what: str, total: int) -> Iterator[Stage]:
-        """Times the block. The block reports to the stage how much was done."""
+        """Times the block. The block reports its progress to the stage."""
         stage = Stage(self._progress, what, total)
         start = self._clock.steady_s()
         yield stage
@@ -65,12 +65,12 @@ class Stage:
         self.count = 0
 
     def advance(self, count: int) -> None:
-        """Reports that `count` more are done."""
+        """Reports that `count` more items are done."""
         self.count += count
         self._progress.update(self._task, completed=self.count)
 
     def reach(self, count: int, total: int) -> None:
-        """Reports that `count` of `total` are done."""
+        """Reports that `count` of `total` items are done."""
         self.count = count
         self._progress.update(self._task, completed=count, total=total)
 

@@ -16,8 +16,8 @@ from warren.queue.delay.handles import Delayed
 class Receipts:
     """Shows the places of messages that were put. One thread.
 
-    For people, messages that follow one another in a partition share a line, which is written when the next one goes
-    elsewhere, and by `finish`. As JSON each message has a line, written at once.
+    For people, consecutive messages of a partition share a line. It is written by `finish`, or when a message does not
+    follow the one before. As JSON each message has its own line, written immediately.
     """
 
     def __init__(self, topic: str, *, is_json: bool, is_quiet: bool) -> None:

@@ -26,7 +26,7 @@ SIZE_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_text(size: int) -> str:
-    """Returns `size` bytes in the unit that reads best."""
+    """Returns `size` bytes in the most readable unit."""
     value, unit = float(size), 0
     while value >= 1024 and unit < len(SIZE_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -39,7 +39,7 @@ def time_text(timestamp: int) -> str:
 
 
 def span_text(microseconds: int) -> str:
-    """Returns a duration in the unit that reads best."""
+    """Returns a duration in the most readable unit."""
     seconds = microseconds / 1_000_000
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:

@@ -87,9 +87,9 @@ def settings_table(topic: str, settings: TopicSettings) -> Table:
 
 def _settings_texts(topic: str, settings: TopicSettings) -> Mapping[str, str]:
     age, size = settings.retention_age_s, settings.retention_bytes
-    kept = [
+    limits = [
         f"for {duration_text(age)}" if age is not None else "",
-        f"up to {size_text(size)} a partition" if size is not None else "",
+        f"up to {size_text(size)} per partition" if size is not None else "",
         "until every group has consumed them" if settings.retention_consumed else "",
     ]
     limit = settings.message_size_max
@@ -99,7 +99,7 @@ def _settings_texts(topic: str, settings: TopicSettings) -> Mapping[str, str]:
         "durability": settings.durability,
         "block size": size_text(settings.block_size),
         "compression": settings.compression,
-        "messages kept": ", or ".join(filter(None, kept)) or "for ever",
+        "messages kept": ", or ".join(filter(None, limits)) or "without a limit",
         "message size": f"at most {size_text(limit)}" + (", the limit of Warren" if limit == BODY_SIZE_MAX else ""),
         "dead letters": f"to {settings.dead_letter or f'{topic}.dead'}",
         "warren.deliver-at": settings.deliver_at or "as the broker is configured",

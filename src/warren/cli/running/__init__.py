@@ -1,1 +1,1 @@
-"""What commands need to run: quantities, bodies, progress bars, Spark jobs, and failures."""
+"""What commands need to run: quantities, bodies, progress bars, Spark jobs, and errors."""

@@ -19,11 +19,11 @@ from rich.text import Text
 from warren.clock import Clock
 
 MOMENT_S: Final = 1.0
-"""A put that is done sooner shows no bar."""
+"""A put that takes less time shows no bar."""
 
 
 class PutBar:
-    """The bar of a put of `size` bytes, or without an end if that is None. For one thread."""
+    """The bar of a put of `size` bytes; None means that the end is not known. For one thread."""
 
     def __init__(self, size: int | None, clock: Clock, *, is_shown: bool) -> None:
         console = Console(stderr=True, highlight=False)
@@ -68,7 +68,7 @@ class RateColumn(ProgressColumn):
 
 
 def progress_bars(console: Console, *, is_transient: bool = False) -> Progress:
-    """Returns bars for counted work, drawn only if the console is a terminal. Transient bars vanish at the end."""
+    """Returns bars for counted work, drawn only if the console is a terminal. Transient bars disappear at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),

@@ -28,10 +28,10 @@ class Bodies:
             arguments, files = [], [*files, STDIN]
             separator = b"\n" if separator is None else separator
         if arguments and (files or separator is not None):
-            raise BadInput("give the bodies as arguments, or in files and lines, not both")
+            raise BadInput("pass the bodies as arguments, or in files and lines, not both")
         if not arguments and not files:
             if separator is None and sys.stdin.isatty():
-                raise BadInput("nothing to put: give a BODY, --file, or lines on stdin")
+                raise BadInput("nothing to put: pass a BODY, --file, or lines on stdin")
             files, separator = [STDIN], b"\n" if separator is None else separator
         for path in files:
             _check_file(path)
@@ -84,7 +84,7 @@ def _whole(stream: BinaryIO) -> bytes:
 def _check_file(path: str) -> None:
     """Raises BadInput for a directory, and OSError for a missing file, before anything is created or put."""
     if path != STDIN and stat.S_ISDIR(os.stat(path).st_mode):
-        raise BadInput(f"{path} is a directory; name the files in it")
+        raise BadInput(f"{path} is a directory; name its files")
 
 
 @contextmanager

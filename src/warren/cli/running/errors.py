@@ -53,7 +53,7 @@ class FailureGroup(TyperGroup):
         except WarrenError as error:
             fail(f"{error}{advice(error)}")
         except OSError as error:
-            # If the reader of our output has gone, such as `head`, that is no failure: the framework ends quietly.
+            # If the reader of our output has ended, such as `head`, that is not a failure: the framework ends quietly.
             if error.errno == errno.EPIPE:
                 raise
             fail(f"{error.filename or 'the operating system'}: {error.strerror or error}")
@@ -73,7 +73,7 @@ class FilesGroup(FailureGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any(argument.partition("=")[0] == "--server" for argument in args):
             fail(
-                f"warren {ctx.info_name} works on files: run it on the machine that has them, without --server",
+                f"warren {ctx.info_name} needs the files themselves: run it on their machine, without --server",
                 code=EXIT_USAGE,
             )
         return super().parse_args(ctx, args)
@@ -86,15 +86,15 @@ def fail(sentence: str, *, code: int = EXIT_FAILED) -> NoReturn:
 
 
 def complain(sentence: str) -> None:
-    """Writes `sentence` in red to stderr, on one line however long it is."""
+    """Writes `sentence` in red to stderr, always on one line."""
     Console(stderr=True, highlight=False).print(Text(sentence, style="red"), soft_wrap=True)
 
 
 def advice(error: WarrenError) -> str:
-    """Returns what the user can do now, if the error itself does not say so."""
+    """Returns advice for the user, if the error itself gives none."""
     match error:
         case UnknownVersion():
-            return "; a newer release of Warren reads it"
+            return "; a newer release of Warren can read it"
         case NumberRetired(first=first):
             return f"; start from {first}"
         case NotAStore():
@@ -104,9 +104,9 @@ def advice(error: WarrenError) -> str:
         case NoSuchGroup(topic=topic):
             return f"; `warren group list {topic}` shows all groups"
         case UserWanted():
-            return ": give --user, or WARREN_USER"
+            return ": pass --user, or set WARREN_USER"
         case WrongTransport(is_tls=is_tls):
-            return ": give --tls or --ca" if is_tls else ": leave --tls and --ca away"
+            return ": pass --tls or --ca" if is_tls else ": omit --tls and --ca"
         case LogLocked():
             return "; end that process, or wait for it, and try again"
         case _:
@@ -122,5 +122,5 @@ class OneLineHandler(logging.Handler):
 
 
 def complain_of_duties() -> None:
-    """Makes the log messages of the store look like any other failure of a command."""
+    """Makes the log messages of the store look like other failures of a command."""
     logging.getLogger("warren").handlers = [OneLineHandler()]

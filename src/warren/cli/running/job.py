@@ -18,10 +18,10 @@ from warren.cli.running.bar import progress_bars
 from warren.errors import BadInput, WarrenError
 
 MasterOption = Annotated[
-    str | None, typer.Option(metavar="URL", help="The Spark master; without it Spark runs on this machine.")
+    str | None, typer.Option(metavar="URL", help="The Spark master; by default Spark runs on this machine.")
 ]
 ConfOption = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. May be repeated.")
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be repeated.")
 ]
 ArchiveOption = Annotated[
     str, typer.Option("--archive", "-a", metavar="DIRECTORY", help="The directory of the archive.")
@@ -63,7 +63,7 @@ def spark_settings(conf: list[str] | None) -> dict[str, str]:
 
 
 class Interrupts:
-    """Handles Ctrl-C while Spark works: the first one cancels its jobs, the second one ends the program at once.
+    """Handles Ctrl-C while Spark works: the first one cancels its jobs, the second one ends the program immediately.
 
     Without this, Spark's own handler interrupts a call into the JVM, and Python and Java both print long tracebacks.
     """
@@ -82,7 +82,8 @@ class Interrupts:
         if self.is_interrupted or not hasattr(self._spark, "_jsparkSession"):
             raise KeyboardInterrupt
         self.is_interrupted = True
-        # In another thread: this one may be in the middle of a call into the JVM, and has one connection for all calls.
+        # In another thread: this thread may be in the middle of a call into the JVM, and has one connection for all
+        # calls.
         threading.Thread(target=self._cancel, daemon=True).start()
 
     def _cancel(self) -> None:
@@ -109,13 +110,13 @@ class Job:
 
     @contextmanager
     def status(self, what: str) -> Iterator[None]:
-        """Shows a line for a step without known progress."""
+        """Shows a line for a step whose progress is not known."""
         with self._console.status(what):
             yield
 
 
 class StepBar:
-    """A bar that the job calls with the number done and the total."""
+    """A bar that the job updates with the number done and the total."""
 
     def __init__(self, progress: Progress, what: str) -> None:
         self._progress, self._task = progress, progress.add_task(what, total=None)

@@ -1,1 +1,1 @@
-"""The connection to a broker: login, calls, and calls again after a lost connection."""
+"""The connection to a broker: login, calls, and repeated calls after a lost connection."""

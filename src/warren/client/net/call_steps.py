@@ -1,4 +1,7 @@
-"""Steps: a call that waits, as a generator. A thread runs it in place; an event loop waits for it without a thread."""
+"""Steps: a call that waits, written as a generator.
+
+A thread runs it in place; an event loop awaits it without a thread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ R = TypeVar("R")
 
 
 class Pause(NamedTuple):
-    """A step that waits for so many seconds."""
+    """A step that waits for a number of seconds."""
 
     clock: Clock
     seconds: float
@@ -23,15 +26,15 @@ class Pause(NamedTuple):
 CallStep = Connection | Pause
 """What the generator waits for before its next step: an answer on a connection, or a pause."""
 Steps = Generator[CallStep, None, R]
-"""A generator whose `next` blocks no longer than a call that does not wait. It returns the result."""
+"""A generator that returns the result. Its `next` blocks no longer than a call that does not wait."""
 
 
 class Hurry(Exception):
-    """Thrown into steps when the caller stops waiting. They end with the result that they have now."""
+    """Thrown into steps when the caller stops waiting. The steps end with the result that they have so far."""
 
 
 def run(steps: Steps[R]) -> R:
-    """Runs the steps in this thread, waits included, and returns their result."""
+    """Runs the steps in this thread, including the waits, and returns their result."""
     try:
         while True:
             step = next(steps)
@@ -43,7 +46,7 @@ def run(steps: Steps[R]) -> R:
 
 
 def stepwise(make_steps: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], R]:
-    """Makes a method that returns steps into one that runs them. `steps_of` returns the steps of such a method."""
+    """Turns a method that returns steps into one that runs them. `steps_of` returns the steps of such a method."""
 
     @functools.wraps(make_steps)
     def method(owner: Any, /, *arguments: P.args, **options: P.kwargs) -> R:

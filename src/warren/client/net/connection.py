@@ -1,4 +1,4 @@
-"""One connection to a broker: a request, and its answer, one after the other."""
+"""One connection to a broker: it sends one request at a time and receives its answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from warren.client.net.login import Login
 from warren.client.net.spin_wait import SpinWait
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.frames import FrameReader
 from warren.protocol.limits import ANSWER_SIZE_MAX, FRAME_BUFFER_SIZE
+from warren.protocol.login import Login
 from warren.protocol.native.calls import read_answer, request_bytes, throttle_of
 from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import CORRELATION_ID, INT32
@@ -41,17 +41,17 @@ def parse_address(address: str) -> tuple[str, int]:
 
 def _lost(address: str, error: Exception) -> ConnectionLost:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return CertificateRefused(address, f"its certificate is not taken: {error.verify_message}")
+        return CertificateRefused(address, f"its certificate was not accepted: {error.verify_message}")
     if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or ""):
         alert = str(error.reason).rpartition("ALERT_")[2].replace("_", " ").lower()
-        return CertificateRefused(address, f"it does not take the certificate of this client: {alert}")
-    # Not `str` of an error of the operating system: that begins with its number.
+        return CertificateRefused(address, f"it does not accept the certificate of this client: {alert}")
+    # Not `str(error)` for an operating-system error, because that begins with the error number.
     reason = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
     return ConnectionLost(address, reason or str(error) or type(error).__name__)
 
 
 class Connection:
-    """One socket. One thread at a time; after any error it is of no more use."""
+    """One socket. One thread at a time. After any error the connection must not be used again."""
 
     def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
         self.address, self.timeout_s = address, timeout_s
@@ -69,15 +69,15 @@ class Connection:
         self._frames, self._waiting = FrameReader(ANSWER_SIZE_MAX), SpinWait(self._socket)
         self._correlation_ids = itertools.count(1)
         self._version = self._correlation_id = 0
-        """Of the request that was sent last."""
+        """The version and correlation id of the request that was sent last."""
         self.throttle_s = 0.0
-        """For how long the broker asks this client to send nothing, as its last answer says."""
+        """How long the broker asks this client to send nothing, according to its last answer."""
         self.incarnation = 0
-        """Of the session that it belongs to."""
+        """The incarnation of the session that the connection belongs to."""
 
     def log_in(self, login: Login) -> None:
-        """Logs in. Raises LoginFailed if the broker refuses, or does not prove that it knows the user."""
-        # Imported now, because most clients need none of Kafka's messages, and there are many.
+        """Logs in. Raises LoginFailed if the broker refuses, or if it does not prove that it knows the user."""
+        # Imported here because most clients need none of Kafka's messages, and the module is large.
         from warren.protocol.kafka_messages import SaslAuthenticateRequest
 
         mechanism = login.first
@@ -86,7 +86,7 @@ class Connection:
             is_private = isinstance(self._socket, ssl.SSLSocket)
             mechanism = login.next_best(self.address, list(answer.mechanisms), is_private=is_private)
             if self._handshake(mechanism).error_code:
-                raise LoginFailed(self.address, login.user, f"it does not take {mechanism}")
+                raise LoginFailed(self.address, login.user, f"it does not accept {mechanism}")
 
         def send(token: bytes) -> bytes:
             answer = self.call(SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION, 0.0)
@@ -126,7 +126,10 @@ class Connection:
         """Returns the answer to the request, which was sent last. Raises ConnectionLost if it does not come."""
         try:
             self._waiting.stay_awake()
-            frame = self._receive()
+            data = self._socket.recv(FRAME_BUFFER_SIZE)
+            # Nearly always a whole answer, and nothing else.
+            is_whole = len(data) >= INT32.size and INT32.unpack_from(data)[0] == len(data) - INT32.size
+            frame = memoryview(data)[INT32.size :] if is_whole else self._receive_rest(data)
             self._waiting.end()
             if frame[CORRELATION_ID.size] and request.api_key >= NativeKey.OPEN_SESSION:
                 self.throttle_s = throttle_of(frame)
@@ -140,31 +143,28 @@ class Connection:
         return _lost(self.address, error)
 
     def fileno(self) -> int:
-        """Returns the descriptor that can be read when an answer has come; -1 if the connection is closed."""
+        """Returns the descriptor that becomes readable when an answer has come; -1 if the connection is closed."""
         return self._socket.fileno()
 
     def has_come(self) -> bool:
-        """Returns whether a part of an answer has come, or the connection broke."""
+        """Returns whether part of an answer has come or the connection broke."""
         return self._waiting.has_come()
 
     def shut(self) -> None:
-        """Ends the wait for an answer, whichever thread waits."""
+        """Ends the wait for an answer in any thread that waits."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _receive(self) -> memoryview:
-        data = self._socket.recv(FRAME_BUFFER_SIZE)
-        # Nearly always a whole answer, and nothing else.
-        if len(data) >= INT32.size and INT32.unpack_from(data)[0] == len(data) - INT32.size:
-            return memoryview(data)[INT32.size :]
+    def _receive_rest(self, data: bytes) -> memoryview:
+        """Returns an answer that begins with `data`."""
         if not data:
-            raise ConnectionResetError("it closed the connection")
+            raise ConnectionResetError("the broker closed the connection")
         for frame in self._frames.feed(data):
             return frame
         while True:
             count = self._socket.recv_into(self._frames.buffer())
             if not count:
-                raise ConnectionResetError("it closed the connection")
+                raise ConnectionResetError("the broker closed the connection")
             for frame in self._frames.received(count):
                 return frame
 

@@ -1,4 +1,4 @@
-"""First contact: why a broker that can be reached does not answer a client for the first time."""
+"""First contact: finds out why a broker that can be reached does not answer a new client."""
 
 from __future__ import annotations
 
@@ -11,24 +11,30 @@ from warren.errors import CertificateRefused, ConnectionLost, WarrenError, Wrong
 from warren.tls import unchecked_context
 
 CLIENT_PROBE_S_MAX: Final = 2.0
-"""How long a client that got no answer at first contact waits to learn whether the broker uses TLS."""
+"""How long a client without an answer at first contact waits to learn whether the broker uses TLS."""
 
 UNREACHED: Final = (ConnectionRefusedError, TimeoutError, socket.gaierror)
-"""What the operating system says of an address at which there is no broker to ask."""
+"""Errors of the operating system that mean that no broker answers at the address."""
+NO_CERTIFICATE: Final = "it may want a certificate of this client, and got none that it accepts"
 API_VERSIONS_VERSION: Final = 0
 
 
 def explained(error: ConnectionLost, address: str, tls: ssl.SSLContext | None) -> ConnectionLost:
-    """Returns WrongTransport if the broker uses TLS and the client does not, or the reverse; else the error itself.
+    """Returns WrongTransport if only one side, the broker or the client, uses TLS; otherwise the error itself.
 
-    Neither side says so by itself: it cannot parse the first bytes of the other, and closes the connection. So the
-    client asks the broker once more, in the other way.
+    Neither side reports this by itself: it cannot parse the first bytes of the other side, and closes the connection.
+    So the client tries once more, with TLS if it did not use TLS, and the reverse. A broker that gets no certificate
+    that it accepts also closes the connection, often before its alert has arrived; then the error says so.
     """
     if isinstance(error, CertificateRefused) or isinstance(error.__cause__, UNREACHED):
         return error
     if tls is None:
         return WrongTransport(address, is_tls=True) if _answers_with_tls(address) else error
-    return WrongTransport(address, is_tls=False) if _answers_without_tls(address) else error
+    if _answers_without_tls(address):
+        return WrongTransport(address, is_tls=False)
+    if isinstance(error.__cause__, ConnectionResetError):
+        return ConnectionLost(address, f"{error.reason}; {NO_CERTIFICATE}")
+    return error
 
 
 def _answers_with_tls(address: str) -> bool:
@@ -40,12 +46,12 @@ def _answers_with_tls(address: str) -> bool:
         ):
             return True
     except OSError as error:
-        # An alert is an answer in TLS, too: the broker may want a certificate of the client.
+        # A TLS alert is an answer too: the broker may require a client certificate.
         return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 
 def _answers_without_tls(address: str) -> bool:
-    # Imported now, because most clients need none of Kafka's messages, and there are many.
+    # Imported here because most clients need none of Kafka's messages, and the module is large.
     from warren.protocol.kafka_messages import ApiVersionsRequest
 
     try:

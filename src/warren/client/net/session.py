@@ -1,4 +1,7 @@
-"""Calls to a broker by any thread: over a few connections, replaced when they break, with growing pauses and jitter."""
+"""Calls to a broker from any thread, over a few connections that are replaced when they break.
+
+Retries back off, with jitter.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from warren.client.net.call_steps import Hurry, Pause, Steps, run
-from warren.client.net.connection import Connection, parse_address
+from warren.client.net.connection import Connection
 from warren.client.net.first_contact import explained
-from warren.client.net.login import Login
+from warren.client.net.known_brokers import KnownBrokers
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import (
     BadInput,
     ConnectionLost,
     NotAuthenticated,
+    NotMaster,
     OutcomeUnknown,
     StoreClosed,
     UserWanted,
@@ -27,8 +31,14 @@ from warren.errors import (
 )
 from warren.limits import WAIT_S_MAX
 from warren.protocol.limits import NATIVE_WAIT_S_MAX
-from warren.protocol.native.calls import VERSION, checked
-from warren.protocol.native_messages import AppendRequest, CloseHandleRequest, OpenSessionRequest, ReadGroupRequest
+from warren.protocol.login import Login
+from warren.protocol.native.calls import VERSION, checked, error_of
+from warren.protocol.native_messages import (
+    AppendRequest,
+    CloseHandleRequest,
+    OpenSessionRequest,
+    WireError,
+)
 from warren.protocol.native_schemas import NUMBERED, NativeKey
 from warren.protocol.wire_struct import (
     AnyRequest,
@@ -43,6 +53,12 @@ from warren.storage.disk.open_files import process_residents
 CLIENT_TIMEOUT_S_DEFAULT: Final = 30.0
 CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0
+CLIENT_CONNECT_S: Final = 2.0
+"""How long a client that knows several brokers waits for one of them to take its connection."""
+CLIENT_SILENT_S_MAX: Final = 5.0
+"""How long a client that knows several brokers waits for an answer before it asks another one who leads now.
+
+The broker may be slow, and not paused. Then the others name it again, and it recognises the call."""
 CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
 
@@ -51,7 +67,10 @@ NO_NUMBER: Final = 0
 NO_HANDLE: Final = 0
 NEVER_SENT: Final = -1
 GOING: Final = frozenset((NativeKey.COMMIT_GROUP, NativeKey.SEEK_GROUP))
-"""Calls that move a group. They are numbered, because one that arrives late would move it back. Repeats do no harm."""
+"""Calls that move a group. They are numbered because one that arrives late would move the group back.
+
+Repeating them does no harm.
+"""
 CHANGING: Final = NUMBERED - {NativeKey.TAKE} - GOING | {NativeKey.APPEND}
 """Calls that change something. If the client cannot find out whether one has happened, it raises OutcomeUnknown."""
 UNREPEATABLE: Final = NUMBERED - {
@@ -60,16 +79,18 @@ UNREPEATABLE: Final = NUMBERED - {
     NativeKey.BEGIN_TRANSACTION,
     NativeKey.CHANGE_TRANSACTION,
 }
-"""What must not be sent again to a broker that has forgotten the session. Of the others it says that all is gone."""
+"""Calls that must not be sent again to a broker that has forgotten the session.
+
+It answers the others with an error that says so.
+"""
 MARKER_START_SIZE: Final = 8
 R = TypeVar("R", bound=NativeResponse)
-Retried = TypeVar("Retried", AppendRequest, ReadGroupRequest)
 Repeat = Callable[[Any], Any]
-"""Makes of a request the one that is sent when it may have arrived before."""
+"""Turns a request into the one to send if the first may have arrived."""
 
 
 class FailedAttempt(NamedTuple):
-    """A first attempt of a call, whose connection broke."""
+    """The first attempt of a call whose connection broke."""
 
     begun_s: float
     connection: Connection
@@ -77,11 +98,15 @@ class FailedAttempt(NamedTuple):
 
 
 class Calls:
-    """The connections of one client, which share a session. Any thread may call; each call has a connection to itself.
+    """The connections of one client, which share a session. Any thread may call; each call uses a connection of its
+    own.
 
     A call whose connection breaks is tried again until `timeout_s` have passed. That is safe because the broker has not
-    got it yet, or recognises it by what it carries, or can do it twice without harm. Before a broker has answered for
-    the first time, a call is tried again only for `first_wait_s`, because the address may be wrong.
+    received it yet, or recognises it, or can carry it out twice without harm. Until a broker has answered for the first
+    time, a call is tried again only for `first_wait_s`, because the address may be wrong.
+
+    In a cluster `address` is that of the master. Another broker answers that it does not lead, and who does. Nothing is
+    done then, so the client asks that one.
     """
 
     def __init__(
@@ -93,15 +118,17 @@ class Calls:
         tls: ssl.SSLContext | None,
         login: Login | None,
         clock: Clock = SYSTEM_CLOCK,
+        follows_master: bool = True,
     ) -> None:
-        parse_address(address)
+        self._brokers = KnownBrokers(address, follows_master=follows_master)
         if not 0 < timeout_s <= WAIT_S_MAX:
             raise BadInput(f"timeout {timeout_s!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
         if not 0 <= first_wait_s <= WAIT_S_MAX:
             raise BadInput(f"wait {first_wait_s!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
-        self.address, self.timeout_s, self.clock = address, timeout_s, clock
+        self.timeout_s, self.clock = timeout_s, clock
         self._first_wait_s = first_wait_s
-        self._tls, self._login = tls, login
+        self._silent_s = timeout_s if self._brokers.is_one else min(timeout_s, CLIENT_SILENT_S_MAX)
+        self.tls, self.login = tls, login
         self._handles, self._puts = itertools.count(1), itertools.count(1)
         self.store_id = ""
         self.is_closed = False
@@ -116,43 +143,51 @@ class Calls:
         return False
 
     def after_fork(self) -> None:
-        """Makes the child of a fork a client of its own, with connections, a session and markers of its own."""
+        """Makes the child of a fork an independent client with new connections, a new session and new markers."""
         self._session, self._marker = uuid.uuid4().bytes, uuid.uuid4().bytes[:MARKER_START_SIZE]
         self._mutex = threading.Lock()
         self._numbers = itertools.count(1)
         self._open_numbers: dict[int, None] = {}
-        """Of calls that may be sent again, the lowest first."""
+        """The numbers of calls that may be sent again, the lowest first."""
         self._idle: list[Connection] = []
         self._parked: set[Connection] = set()
-        """Connections that wait for an answer, perhaps for long."""
+        """Connections that wait for an answer, possibly for a long time."""
         self._throttled_until_s = 0.0
-        """The broker asks this client, on whatever connection, to send nothing before; 0 if it does not."""
+        """Until this time the broker asks this client to send nothing, on any connection; 0 if it does not ask."""
+
+    @property
+    def address(self) -> str:
+        """The address of the broker that led last."""
+        return self._brokers.leader
 
     # --- Calling ---
 
     def new_handle(self) -> int:
-        """Returns a handle that this client has not used."""
+        """Returns a handle number that this client has not used."""
         return next(self._handles)
 
     def new_marker(self) -> bytes:
-        """Returns bytes that no other put has."""
+        """Returns marker bytes that no other put has."""
         return self._marker + next(self._puts).to_bytes(MARKER_START_SIZE, "big")
 
     def call(self, request: WireRequest[R], *, repeat: Repeat | None = None) -> R:
-        """Returns the answer to one of Warren's own calls. Raises the error that the answer holds.
+        """Returns the answer to one of Warren's own calls. Raises the error that the answer contains.
 
-        `repeat` makes the request that is sent when an earlier one may have arrived. Without it the call is numbered,
-        if it can be, so that the broker recognises it. Raises OutcomeUnknown if neither helps, because the broker has
-        forgotten the session or cannot be reached, and the call changes something.
+        `repeat` makes the request that is sent if an earlier one may have arrived. Without `repeat` the call is
+        numbered, if its kind allows that, so that the broker recognises it. Raises OutcomeUnknown if the call changes
+        something and the client cannot find out whether it happened, because the broker has forgotten the session or
+        cannot be reached.
         """
         if repeat is None or self._throttled_until_s or (connection := self._free()) is None:
             return run(self.calling(request, repeat=repeat))
-        # The usual case, without generators: they would make a put 6 % slower over loopback (115 µs).
+        # The usual case is written without generators, because they make a put 6 % slower over loopback (115 µs).
         begun_s = self.clock.steady_s()
         try:
-            answer = self._exchange(connection, request)
+            answer = self._exchange(connection, request, self._silent_s)
         except ConnectionLost as error:
             return run(self._trying(request, 0.0, repeat, failed=FailedAttempt(begun_s, connection, error)))
+        if answer.error is not None and self._turns_away(answer):
+            return run(self._trying(request, 0.0, repeat))
         return checked(answer)
 
     def calling(
@@ -172,7 +207,7 @@ class Calls:
 
     @contextmanager
     def _numbering(self, request: NumberedRequest[Any]) -> Iterator[None]:
-        """Numbers a request. The request has the number, and the number counts as open, until the end of the block."""
+        """Numbers a request for the length of the block. The number counts as open until the block ends."""
         with self._mutex:
             number = next(self._numbers)
             self._open_numbers[number] = None
@@ -194,55 +229,57 @@ class Calls:
         is_tried_once: bool = False,
         failed: FailedAttempt | None = None,
     ) -> Steps[R]:
-        """Returns the steps of a call that is tried until its time is over, also after a first attempt that failed."""
+        """Returns the steps of a call that is tried until its time is over, possibly after a failed first attempt."""
         begun_s = self.clock.steady_s() if failed is None else failed.begun_s
         backoff_s, sent_in = CLIENT_BACKOFF_S_MIN, NEVER_SENT
         while True:
             connection: Connection | None = None
-            if self._throttled_until_s and (left_s := self._throttle_left_s()):
-                # It is the broker that makes it wait: that takes nothing from its time.
+            if left_s := self._throttle_left_s():
+                # The time for which the broker throttles a client does not count against the timeout.
                 begun_s += left_s
                 yield Pause(self.clock, left_s)
             try:
                 if failed is not None:
                     (_, connection, error), failed = failed, None
                     raise error
-                connection = self._connected()
-                if (
-                    sent_in not in (NEVER_SENT, connection.incarnation)
-                    and repeat is None
-                    and request.api_key in UNREPEATABLE
-                ):
-                    self._give_back(connection)
-                    raise OutcomeUnknown(self.address, "the broker has forgotten what this client had asked for")
-                answer = yield from self._asking(connection, request, wait_s)
+                connection = self._connected_for(request, sent_in, repeat)
+                # Another broker is asked only if the call can be sent again.
+                answer_s = self._silent_s if repeat is not None or _is_numbered(request) else self.timeout_s
+                answer = yield from self._asking(connection, request, wait_s, answer_s)
+                if not self._turns_away(answer):
+                    return checked(answer)
+                # Nothing was done, so it is as if the request had not been sent.
+                connection = None
+                checked(answer)
             except OutcomeUnknown:
                 raise
-            except ConnectionLost as error:
+            except (ConnectionLost, NotMaster) as error:
                 if connection is not None:
-                    # The others are most likely broken as well, and nothing is lost with them.
+                    # The other idle connections are most likely broken too. Closing them loses nothing.
                     self._drop_idle()
+                    self._brokers.note_failure(connection.address, error)
                     sent_in = connection.incarnation
                     if repeat is not None:
                         request = repeat(request)
-                    elif not isinstance(request, NumberedRequest) or request.call_number == NO_NUMBER:
+                    elif not _is_numbered(request):
                         raise
-                patience_s = self.timeout_s + wait_s if self.store_id else self._first_wait_s
+                # A broker answered, although it does not lead, so the address is right.
+                is_reached = self.store_id or isinstance(error, NotMaster)
+                patience_s = self.timeout_s + wait_s if is_reached else self._first_wait_s
                 is_over = self.clock.steady_s() + backoff_s >= begun_s + patience_s
                 if is_tried_once or not error.retryable or is_over:
                     if sent_in != NEVER_SENT and repeat is not same and request.api_key in CHANGING:
-                        raise OutcomeUnknown(self.address, error.reason) from error
+                        reason = error.reason if isinstance(error, ConnectionLost) else str(error)
+                        raise OutcomeUnknown(self.address, reason) from error
                     raise
-                # Not all clients at once.
+                # Random, so that clients do not all retry at the same moment.
                 yield Pause(self.clock, backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(backoff_s * 2, CLIENT_BACKOFF_S_MAX)
-                continue
-            return checked(answer)
 
-    def _exchange(self, connection: Connection, request: WireRequest[R]) -> R:
-        """Sends a request and returns its answer. Then the connection is free for the next one."""
+    def _exchange(self, connection: Connection, request: WireRequest[R], answer_s: float) -> R:
+        """Sends a request and returns its answer. The connection is then free for the next request."""
         try:
-            connection.send(request, VERSION, self.timeout_s)
+            connection.send(request, VERSION, answer_s)
             answer = connection.receive(request)
         except BaseException as error:
             self._leave(connection, error)
@@ -250,17 +287,17 @@ class Calls:
         self._give_back(connection)
         return answer
 
-    def _asking(self, connection: Connection, request: WireRequest[R], wait_s: float) -> Steps[R]:
+    def _asking(self, connection: Connection, request: WireRequest[R], wait_s: float, answer_s: float) -> Steps[R]:
         """Does what `_exchange` does, in steps if the broker may wait before it answers."""
         if not wait_s:
-            return self._exchange(connection, request)
+            return self._exchange(connection, request, answer_s)
         try:
-            connection.send(request, VERSION, self.timeout_s + wait_s)
+            connection.send(request, VERSION, answer_s + wait_s)
             self._parked.add(connection)
             try:
                 yield connection
             except Hurry:
-                # An answer that has come already must be read: the broker gave its messages to this client.
+                # An answer that has come already must be read, because the broker assigned its messages to this client.
                 if not connection.has_come():
                     raise
             finally:
@@ -280,7 +317,7 @@ class Calls:
             # Nothing was sent.
             self._give_back(connection)
         else:
-            # An answer may be under way that the next request would take for its own.
+            # An answer may still arrive, and the next request would take it for its own.
             connection.close()
 
     def waiting(
@@ -292,9 +329,11 @@ class Calls:
         repeat: Repeat | None = None,
         is_more: Callable[[R], bool] = lambda answer: False,
     ) -> Steps[R]:
-        """Returns the steps of a call that waits at the broker. It is repeated until it is done or `wait_s` passed.
+        """Returns the steps of a call that waits at the broker. It is repeated until it is done or `wait_s` have
+        passed.
 
-        If the answer `is_more`, the broker has not searched everything yet, and is asked again also after that time.
+        If the answer has `is_more`, the broker has not searched everything yet, and the call is repeated after that
+        time too.
         """
         deadline_s = self.clock.steady_s() + wait_s
         while True:
@@ -305,7 +344,8 @@ class Calls:
                 try:
                     answer = yield from self.calling(request, wait_s=part_s, repeat=repeat)
                 except Hurry:
-                    # Messages that came at the last moment belong to this client, so it asks for them once more.
+                    # The broker may have assigned messages to this client at the last moment, so the client asks once
+                    # more.
                     deadline_s, request.wait_ms = 0.0, 0
                     again = request if repeat is None else repeat(request)
                     answer = yield from self.calling(again, repeat=repeat, is_tried_once=True)
@@ -313,7 +353,9 @@ class Calls:
                 return answer
 
     def _throttle_left_s(self) -> float:
-        """Returns for how long nothing is to be sent yet."""
+        """Returns how long this client must still send nothing."""
+        if not self._throttled_until_s:
+            return 0.0
         with self._mutex:
             left_s = max(0.0, self._throttled_until_s - self.clock.steady_s())
             if not left_s:
@@ -322,43 +364,65 @@ class Calls:
 
     # --- Connections ---
 
-    def _connected(self) -> Connection:
-        """Returns a connection that belongs to the session."""
-        return self._free() or self._opened()
+    def _connected_for(self, request: WireRequest[Any], sent_in: int, repeat: Repeat | None) -> Connection:
+        """Returns a connection for a request that was sent in the session `sent_in`, or not yet.
+
+        Raises OutcomeUnknown if the broker has forgotten that session and could do the same a second time.
+        """
+        connection = self._free() or self._brokers.connect(self._opened_at)
+        if sent_in in (NEVER_SENT, connection.incarnation) or repeat is not None or request.api_key not in UNREPEATABLE:
+            return connection
+        self._give_back(connection)
+        raise OutcomeUnknown(self.address, "the broker has forgotten the session of this client")
 
     def _free(self) -> Connection | None:
-        """Returns a connection that is open and not in use; None if there is none. Raises StoreClosed after `close`."""
+        """Returns an open connection that is not in use; None if there is none. Raises StoreClosed after `close`."""
         with self._mutex:
             if self.is_closed:
                 raise StoreClosed(self.address)
             return self._idle.pop() if self._idle else None
 
-    def _opened(self) -> Connection:
+    def _turns_away(self, answer: NativeResponse) -> bool:
+        """Returns whether the broker says that it does not lead. Then it has done nothing, and is not asked again."""
+        error = answer.error
+        if not isinstance(error, WireError) or error.code != NotMaster.code:
+            return False
+        self._drop_idle()
+        self._brokers.note_leader(getattr(error_of(error), "address", ""))
+        return True
+
+    def _opened_at(self, address: str) -> Connection:
         """Returns a new connection of the session. At first contact the error says what the client lacks."""
         try:
-            return self._met()
+            return self._met(address)
         except NotAuthenticated as error:
-            raise UserWanted(self.address) from error
+            raise UserWanted(address) from error
         except ConnectionLost as error:
-            if self.store_id:
+            if self.store_id or not self._brokers.is_one:
                 raise
-            explanation = explained(error, self.address, self._tls)
+            explanation = explained(error, address, self.tls)
             if explanation is error:
                 raise
             raise explanation from error
 
-    def _met(self) -> Connection:
-        connection = Connection(self.address, self._tls, self.timeout_s)
+    def _met(self, address: str) -> Connection:
+        # Another broker may lead, so a silent one is not waited for as long as a call may take.
+        connect_s = self.timeout_s if self._brokers.is_one else min(self.timeout_s, CLIENT_CONNECT_S)
+        connection = Connection(address, self.tls, connect_s)
         try:
-            if self._login is not None:
-                connection.log_in(self._login)
-            opened = connection.call(OpenSessionRequest(self._session, SOFTWARE), VERSION, self.timeout_s)
-            self.store_id = checked(opened).store_id
-            connection.incarnation = opened.incarnation
+            if self.login is not None:
+                connection.log_in(self.login)
+            self._begin(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _begin(self, connection: Connection) -> None:
+        """Adds a new connection to the session."""
+        opened = connection.call(OpenSessionRequest(self._session, SOFTWARE), VERSION, self._silent_s)
+        self.store_id = checked(opened).store_id
+        connection.incarnation = opened.incarnation
 
     def _give_back(self, connection: Connection) -> None:
         with self._mutex:
@@ -377,26 +441,33 @@ class Calls:
             connection.close()
 
     def close(self) -> None:
-        """Closes the connections. The broker frees what this client held. Closing twice does no harm."""
+        """Closes the connections. The broker then releases what this client held. Closing twice does no harm."""
         with self._mutex:
             is_first, self.is_closed = not self.is_closed, True
             parked = list(self._parked)
         if is_first and (self._idle or parked):
-            # If the broker cannot be reached, it ends the session by itself after NATIVE_SESSION_S.
-            with suppress(WarrenError):
-                connection = self._idle.pop() if self._idle else self._opened()
-                connection.call(CloseHandleRequest(NO_HANDLE), VERSION, self.timeout_s)
-                connection.close()
+            self._end_session()
         self._drop_idle()
         for connection in parked:
             connection.shut()
 
+    def _end_session(self) -> None:
+        # If the broker cannot be reached, it ends the session by itself after NATIVE_SESSION_S.
+        with suppress(WarrenError):
+            connection = self._idle.pop() if self._idle else self._brokers.connect(self._opened_at)
+            connection.call(CloseHandleRequest(NO_HANDLE), VERSION, self._silent_s)
+            connection.close()
 
-def retried(request: Retried) -> Retried:
-    """Returns the request as it is sent when it may have arrived before: the broker looks for what it did first."""
+
+def _is_numbered(request: WireRequest[Any]) -> bool:
+    return isinstance(request, NumberedRequest) and request.call_number != NO_NUMBER
+
+
+def retried(request: AppendRequest) -> AppendRequest:
+    """Returns the request marked as a repetition: the broker first looks for the result of the earlier one."""
     return replaced(request, is_retry=True)
 
 
 def same(request: AnyRequest) -> AnyRequest:
-    """Returns the request unchanged, for a call that does no harm if it is done twice."""
+    """Returns the request unchanged, for a call that does no harm if it is carried out twice."""
     return request

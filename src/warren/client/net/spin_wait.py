@@ -1,6 +1,6 @@
-"""Waits for an answer without sleeping, because falling asleep and waking takes longer than a broker nearby.
+"""Waits for an answer without sleeping, because falling asleep and waking takes longer than a nearby broker needs.
 
-Measured over loopback: a put that is acknowledged without a sync takes 95 µs in place of 150.
+Measured over loopback: a put that is acknowledged without a sync takes 95 µs instead of 150.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from typing import Final
 from warren.clock import SYSTEM_CLOCK, Clock
 
 CLIENT_AWAKE_S_MAX: Final = 0.001
-"""An answer that came within this time lets the next one be waited for without sleeping, for as long at most."""
+"""If an answer came within this time, the thread waits for the next one without sleeping, at most for this time."""
 
 AWAKE: Final = threading.Lock()
-"""Held by the thread that spins. One in a process may, because two would take the interpreter from each other."""
+"""Held by the thread that spins. Only one thread per process may spin, because two would compete
+for the interpreter.
+"""
 HAS_CORES: Final = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 1
-"""On a single core a thread that spins would keep the broker from running."""
+"""On a single core a spinning thread would keep the broker from running."""
 
 
 class SpinWait:
     """How one connection waits for the answer to a request. One thread at a time.
 
-    If the last answer came within CLIENT_AWAKE_S_MAX, the thread spins for as long at most to wait for the next one.
+    If the last answer came within CLIENT_AWAKE_S_MAX, the thread spins for at most that long for the next one.
     """
 
     def __init__(self, connected: socket.socket, clock: Clock = SYSTEM_CLOCK, *, has_cores: bool = HAS_CORES) -> None:
@@ -36,7 +38,7 @@ class SpinWait:
         self._is_near = False
 
     def has_come(self) -> bool:
-        """Returns whether a part of an answer has come, or the connection broke."""
+        """Returns whether part of an answer has come or the connection broke."""
         return bool(self._poll(0))
 
     def begin(self) -> None:
@@ -44,7 +46,7 @@ class SpinWait:
         self._sent_s = self._now()
 
     def stay_awake(self) -> None:
-        """Spins until a part of the answer has come, or until it is time to sleep instead."""
+        """Spins until part of the answer has come, or until the time for spinning is over."""
         if not self._is_near or not AWAKE.acquire(blocking=False):
             return
         try:
@@ -55,5 +57,5 @@ class SpinWait:
             AWAKE.release()
 
     def end(self) -> None:
-        """Notes how long the answer took, for the wait for the next one."""
+        """Notes how long the answer took. The wait for the next one depends on it."""
         self._is_near = self._has_cores and self._now() - self._sent_s <= CLIENT_AWAKE_S_MAX

@@ -14,15 +14,24 @@ from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.status import group_document
 from warren.broker.services.turns import SCANNED_SIZE_MAX
-from warren.errors import BadInput, TooLargeForHttp
-from warren.gateway.handlers.messages import LETTER_FIELDS, LIMIT_DEFAULT, TAKEN_FIELDS, UNBOUNDED, message_document
+from warren.errors import BadInput, NeedsMemory, TooLargeForHttp
+from warren.gateway.handlers.messages import (
+    LETTER_FIELDS,
+    LIMIT_DEFAULT,
+    TAKEN_FIELDS,
+    UNBOUNDED,
+    in_memory,
+    message_document,
+    release_memory,
+)
 from warren.gateway.handlers.topics import LISTED_MAX, topic_of
 from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_BODY_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX
 from warren.gateway.http.schemas import NUMBER, NUMBER_MAX, Fields, Listed, Shape, Text, Value
 from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import GROUP_NAME_SIZE_MAX, NAME_SIZE_MAX, PARTITIONS_MAX
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
-from warren.queue.leases.lease_check import settle_each
+from warren.queue.leases.dead_letters import Redriven
+from warren.queue.leases.lease_check import Settlement
 from warren.queue.leases.queue_group import QueueGroup
 from warren.queue.state.group_settings import EDGES, GROUP_OPTIONS, GROUP_SETTINGS, LEASE_S_MAX
 from warren.queue.state.settings import NAME_PATTERN
@@ -112,7 +121,8 @@ async def configure_group(request: HttpRequest) -> HttpReply:
 
     def opened() -> dict[str, Any]:
         is_change = may_change and name in topic.groups()
-        # SettingsDiffer if it is a stream group, or if the user may not change it and another user made it just now.
+        # Raises SettingsDiffer if it is a stream group, or if the user may not change it and another user has just
+        # created it.
         topic.group(name, mode="queue", **({} if is_change else request.body)).close()
         if is_change:
             topic.configure_group(name, **request.body)
@@ -153,9 +163,9 @@ class Tokens:
             data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
             facts = data[SEAL_SIZE:].decode()
         except (binascii.Error, ValueError):
-            raise BadInput(f"lease {token[:50]!r}: that is not a lease") from None
+            raise BadInput(f"lease {token[:50]!r}: it is not a lease") from None
         if not hmac.compare_digest(data[:SEAL_SIZE], self._seal(topic, group, facts)):
-            raise BadInput(f"lease {token[:50]!r}: that is not a lease of group {group!r} of topic {topic!r}")
+            raise BadInput(f"lease {token[:50]!r}: it is not a lease of group {group!r} of topic {topic!r}")
         partition, number, attempt = map(int, facts.split("."))
         return Message(number, 0, partition, topic, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
 
@@ -178,10 +188,10 @@ class Work:
         async def attempt(is_rung: bool) -> PollResult[list[Message]]:
             while True:
                 ends, room = [(log, log.end) for log in topic.logs], ScanRoom(SCANNED_SIZE_MAX)
-                messages = await broker.in_thread(_take, topic, name, limit, room)
+                messages = await in_memory(request, _take, topic, name, limit, room)
                 if messages or not room.is_used_up or broker.is_stopping or request.is_gone():
                     break
-                # The group remembers how far this search came: the next one, after other requests, continues there.
+                # The group remembers how far this search got. The next one, after other requests, continues there.
                 request.check()
             return PollResult(messages, bool(messages) or request.is_gone(), any(log.end != end for log, end in ends))
 
@@ -192,7 +202,10 @@ class Work:
         if request.is_gone():
             await broker.in_thread(_give_back, topic, name, messages)
             messages = []
-        return await broker.in_thread(self._taken, name, messages)
+        try:
+            return await broker.in_thread(self._taken, name, messages)
+        finally:
+            release_memory(request)
 
     def _taken(self, group: str, messages: Sequence[Message]) -> HttpReply:
         documents = [
@@ -212,21 +225,22 @@ class Work:
 
         Raises LeaseLost if some leases are lost; the other messages are given back nevertheless.
         """
-        messages, body = self._leased(request), request.body
+        settlement, body = Settlement(self._leased(request)), request.body
 
         def give_back(group: QueueGroup) -> None:
-            settle_each(messages, lambda message: group.nack(message, body.get("delay_s"), body.get("reason", "")))
+            settlement.settle_rest(lambda message: group.nack(message, body.get("delay_s"), body.get("reason", "")))
 
+        # What was handed out over HTTP is small, so no dead letter of it has to wait for memory.
         await request.broker.in_thread(_with_group, request, give_back)
         for log in topic_of(request).logs:
             request.broker.long_polls.ring(log)
         return HttpReply(status=204)
 
     async def reject(self, request: HttpRequest) -> HttpReply:
-        """Buries a message that no worker has, by its place. Raises LeaseLost if a worker has it, or it is done."""
+        """Buries a message that no worker holds, by its place. Raises LeaseLost if a worker holds it, or it is done."""
         body = request.body
         place, reason = (body["partition"], body["number"]), body.get("reason", "")
-        await request.broker.in_thread(_with_group, request, lambda group: group.reject_waiting(*place, reason))
+        await _with_group_in_memory(request, lambda group: group.reject_waiting(*place, reason))
         return HttpReply(status=204)
 
     async def extend(self, request: HttpRequest) -> HttpReply:
@@ -241,38 +255,52 @@ class Work:
 
 
 def _take(topic: Topic, name: str, limit: int, room: ScanRoom) -> list[Message]:
-    """Takes up to `limit` messages, but not more than one reply holds: first one, to see how large they are.
+    """Takes up to `limit` messages, but no more than fit into one reply: first one message, to see its size.
 
     Returns an empty list if `room` is used up before a message is found.
     """
-    taken: list[Message] = []
+    result: list[Message] = []
     size, step = 0, 1
     with topic.group(name, mode="queue") as group:
-        while step > 0 and (messages := group.take_within(step, room)):
-            taken += messages
+        while step > 0:
+            try:
+                messages = group.take_within(step, room)
+            except NeedsMemory:
+                if step == 1 and not result:
+                    raise
+                # They are large, and are taken one by one. If some were taken before, those are returned.
+                step = 0 if result else 1
+                continue
+            if not messages:
+                break
+            result += messages
             size += sum(len(message.body) for message in messages)
             left = max(0, HTTP_ANSWER_SIZE_TARGET - size)
-            step = min(limit - len(taken), 2 * step, left * len(taken) // max(size, 1))
-        return _fitting(group, taken)
+            step = min(limit - len(result), 2 * step, left * len(result) // max(size, 1))
+        return _fitting(group, result)
 
 
-def _fitting(group: QueueGroup, taken: Sequence[Message]) -> list[Message]:
-    """Returns the messages before the first one that is too large for a reply. Gives back that one and the rest.
+def _fitting(group: QueueGroup, messages: Sequence[Message]) -> list[Message]:
+    """Returns the messages before the first one that is too large for a reply. Gives back that one and the later ones.
 
-    Their attempts do not count, because no worker got them. Raises TooLargeForHttp if the first message is too large.
+    Their attempts do not count, because no worker received them. Raises TooLargeForHttp if the first message is too
+    large.
     """
-    sizes = [len(message.body) for message in taken]
-    count = next((row for row, size in enumerate(sizes) if size > HTTP_BODY_SIZE_MAX), len(taken))
-    if count < len(taken):
-        group.give_back(taken[count:])
-    if taken and not count:
-        first = taken[0]
+    sizes = [len(message.body) for message in messages]
+    count = next((row for row, size in enumerate(sizes) if size > HTTP_BODY_SIZE_MAX), len(messages))
+    if count < len(messages):
+        group.give_back(messages[count:])
+    if messages and not count:
+        first = messages[0]
         raise TooLargeForHttp(str(first.topic), group.name, first.partition, first.number, sizes[0], HTTP_BODY_SIZE_MAX)
-    return list(taken[:count])
+    return list(messages[:count])
 
 
 def _give_back(topic: Topic, name: str, messages: Sequence[Message]) -> None:
-    """Gives messages back whose client has gone, so that other workers can take them at once. No attempt counts."""
+    """Gives back messages whose client has disconnected, so that other workers can take them immediately.
+
+    No attempt counts.
+    """
     if messages:
         with topic.group(name, mode="queue") as group:
             group.give_back(messages)
@@ -285,9 +313,20 @@ def _with_group(request: HttpRequest, work: Any) -> None:
         work(group)
 
 
+async def _with_group_in_memory(request: HttpRequest, work: Any) -> None:
+    """Does what `_with_group` does for work that reads dead letters. Such work is repeated if it needs more memory."""
+    try:
+        await in_memory(request, _with_group, request, work)
+    finally:
+        release_memory(request)
+
+
 async def list_dead(request: HttpRequest) -> HttpReply:
     """Lists the dead letters of a group that were not put back, oldest first."""
-    return await request.broker.in_thread(_dead, topic_of(request), request.path["group"], request.query)
+    try:
+        return await in_memory(request, _dead, topic_of(request), request.path["group"], request.query)
+    finally:
+        release_memory(request)
 
 
 def _dead(topic: Topic, group: str, query: Any) -> HttpReply:
@@ -304,22 +343,18 @@ def _dead(topic: Topic, group: str, query: Any) -> HttpReply:
 
 
 def _letter_document(message: Message) -> dict[str, Any]:
-    """Returns a dead letter as JSON, without its body if that is too large, so that the list has the others too."""
+    """Returns a dead letter as JSON, without its body if that is too large, so that one large body does not fail the
+    list.
+    """
     if len(message.body) <= HTTP_BODY_SIZE_MAX:
         return message_document(message)
     return message_document(message._replace(body=b"")) | {"body": None}
 
 
 async def redrive(request: HttpRequest) -> HttpReply:
-    """Puts dead letters of a group back into the topic, and says how many."""
-    topic, name, limit = topic_of(request), request.path["group"], request.body.get("limit")
-
-    def put_all_back() -> int:
-        topic.group_settings(name)
-        with topic.group(name, mode="queue") as group:
-            return group.redrive(limit)
-
-    count = await request.broker.in_thread(put_all_back)
+    """Puts dead letters of a group back into the topic, and returns how many."""
+    topic, done, limit = topic_of(request), Redriven(), request.body.get("limit")
+    await _with_group_in_memory(request, lambda group: group.redrive_on(done, limit))
     for log in topic.logs:
         request.broker.long_polls.ring(log)
-    return json_reply({"count": count})
+    return json_reply({"count": done.count})

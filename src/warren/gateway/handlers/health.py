@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
+from warren.broker.cluster.slave_status import OBSERVER, SLAVE, SlaveStatus
+from warren.broker.services.status import MASTER
 from warren.errors import WarrenError
-from warren.gateway.http.schemas import Fields, Text, Value
+from warren.gateway.http.schemas import NUMBER_MAX, Fields, Text, Value
 from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.queue.state import paths
-from warren.settings import Flag
+from warren.settings import Count, Flag, OneOf, OrNone
 from warren.transaction.store import Store
 
 LOGGER: Final = logging.getLogger("warren.gateway")
 HEALTH: Final = Fields({"is_alive": Value(Flag())}, required=("is_alive",))
-READINESS: Final = Fields({"is_ready": Value(Flag()), "reason": Text(1000)}, required=("is_ready", "reason"))
+READINESS: Final = Fields(
+    {
+        "is_ready": Value(Flag()),
+        "reason": Text(1000),
+        "role": Value(OneOf((MASTER, SLAVE, OBSERVER))),
+        "epoch": Value(Count(0, NUMBER_MAX)),
+        "master": Text(300, is_nullable=True),
+        "behind": Value(OrNone(Count(0, NUMBER_MAX))),
+    },
+    required=("is_ready", "reason"),
+)
+"""A replica of a cluster adds its role; a slave also its master, and how many committed messages it does not have."""
 PROBE: Final = b"ready\n"
 
 
@@ -24,9 +38,22 @@ async def healthz(request: HttpRequest) -> HttpReply:
 
 
 async def readyz(request: HttpRequest) -> HttpReply:
-    """Returns 200 if the broker takes requests and the store and all logs can be written to, and 503 if not."""
-    reason = await readiness(request)
-    return json_reply({"is_ready": not reason, "reason": reason}, 503 if reason else 200)
+    """Returns 200 if the broker accepts requests and puts, and the store can be written to; otherwise 503."""
+    standing = request.broker.leadership.standing
+    more = {} if standing is None else {"role": MASTER, "epoch": standing.epoch}
+    return _ready_reply(await readiness(request), more)
+
+
+def slave_readyz(status: SlaveStatus) -> HttpReply:
+    """Returns 200 if a replica that does not lead follows its master; otherwise 503 and the reason."""
+    return _ready_reply(
+        status.unready,
+        {"role": status.role, "epoch": status.epoch, "master": status.master or None, "behind": status.behind},
+    )
+
+
+def _ready_reply(reason: str, more: Mapping[str, object]) -> HttpReply:
+    return json_reply({"is_ready": not reason, "reason": reason, **more}, 503 if reason else 200)
 
 
 async def readiness(request: HttpRequest) -> str:
@@ -35,7 +62,10 @@ async def readiness(request: HttpRequest) -> str:
     if broker.is_stopping:
         return "the broker is stopping"
     if broker.failed_logs:
-        return f"{len(broker.failed_logs)} logs take no puts since a sync failed; the broker tries to reopen them"
+        return f"{len(broker.failed_logs)} logs accept no puts since a sync failed; the broker tries to reopen them"
+    refusal = broker.leadership.refusal_of_puts()
+    if refusal is not None:
+        return str(refusal)
     return await broker.in_thread(_unwritable, broker.store)
 
 

@@ -39,7 +39,7 @@ HTTP_SCANNED_SIZE_MAX: Final = 64 << 20
 """About how many bytes of bodies a backward read examines for those that match its filter."""
 HEADERS_MAX: Final = 1000
 UNBOUNDED: Final = 1 << 30
-"""The size that OpenAPI shows for stored values, which other protocols may have made larger than HTTP accepts."""
+"""The size that OpenAPI shows for stored values, because other protocols may have put larger ones than HTTP accepts."""
 Encoding = Literal["auto", "base64"]
 ENCODINGS: Final = ("auto", "base64")
 """auto: bytes that are UTF-8 become text; base64: all bytes become base64."""
@@ -92,7 +92,7 @@ _PARKED: Final = Fields({"id": Text(100), "due": Text(64)}, required=("id", "due
 PUT_ANSWER: Final = Fields(
     {"places": Listed(_PLACE, HTTP_LIMIT_MAX), "parked": Listed(_PARKED, HTTP_LIMIT_MAX)}, required=("places", "parked")
 )
-"""One of the two lists is empty: `places` of a put without a delay, `parked` of a put with one."""
+"""One of the two lists is empty: `places` for a put with a delay, `parked` for a put without one."""
 
 SplitRecords = dict[int, tuple[Sequence[int], list[Packed]]]
 """The rows of the batch and their packed records, by partition."""
@@ -167,14 +167,14 @@ class MessagePage(NamedTuple):
 async def read(request: HttpRequest) -> HttpReply:
     """Reads one partition forwards or backwards from a number or a time, or all partitions by time.
 
-    Takes nothing away and keeps no position.
+    Removes nothing and stores no position.
     """
     if "number" in request.query and "since" in request.query:
-        raise BadInput("query: give either number or since")
+        raise BadInput("query: pass either number or since")
     try:
         return await _read(request, topic_of(request), request.query)
     finally:
-        _release(request)
+        release_memory(request)
 
 
 async def _read(request: HttpRequest, topic: Topic, query: Mapping[str, Any]) -> HttpReply:
@@ -203,26 +203,26 @@ async def read_one(request: HttpRequest) -> HttpReply:
         return json_reply(message_document(message, encoding))
 
     try:
-        return await _in_memory(request, answer)
+        return await in_memory(request, answer)
     finally:
-        _release(request)
+        release_memory(request)
 
 
-async def _in_memory(request: HttpRequest, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def in_memory(request: HttpRequest, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Calls `work`, which reads messages, on a thread. Waits for memory first if they are large.
 
-    The memory counts until the request reads again or is answered: if it held some of it, it would wait for itself.
+    The memory is charged until the request reads again or is answered. A request that still held memory would wait for
+    itself.
     """
-    _release(request)
-    peer = request.peer
-    result, hold = await request.broker.read_memory.run(peer.owner, request.is_gone, lambda: work(*arguments, **named))
-    if hold is not None:
-        peer.answer_memory.append(hold.release)
-    return result
+    release_memory(request)
+    memory = request.broker.read_memory
+    return await memory.for_answer(request.peer, request.is_gone, lambda: work(*arguments, **named))
 
 
-def _release(request: HttpRequest) -> None:
-    """Gives back the memory of what was read, because the connection counts the bytes of the reply from now on."""
+def release_memory(request: HttpRequest) -> None:
+    """Releases the memory of the messages that were read, because the connection counts the bytes of the reply from now
+    on.
+    """
     releases, request.peer.answer_memory = request.peer.answer_memory, []
     for release in releases:
         release()
@@ -231,18 +231,18 @@ def _release(request: HttpRequest) -> None:
 async def _read_one(request: HttpRequest, log: Log) -> MessagePage:
     query, broker = request.query, request.broker
     if query.get("backwards", False):
-        return await _in_memory(request, _read_back, log, query)
+        return await in_memory(request, _read_back, log, query)
     deadline_s = request.deadline_s(query.get("wait_s", 0.0))
     start = await broker.in_thread(_start, log, query)
 
     async def attempt(is_rung: bool) -> PollResult[MessagePage]:
         nonlocal start
-        page = await _in_memory(request, _read_on, log, start, query)
+        page = await in_memory(request, _read_on, log, start, query)
         assert page.next is not None
         if not page.messages:
-            _release(request)
+            release_memory(request)
         start = page.next
-        # The log does not announce again what was appended since the read above.
+        # Messages that were appended since the read above are not announced again by the log.
         return PollResult(page, bool(page.messages) or request.is_gone(), log.end > start)
 
     # The right may have been removed during a wait.
@@ -286,16 +286,16 @@ async def _latest(request: HttpRequest, topic: Topic) -> MessagePage:
     for log in topic.logs:
         if request.is_gone():
             break
-        messages += (await _in_memory(request, _read_back, log, query)).messages
+        messages += (await in_memory(request, _read_back, log, query)).messages
         messages = sorted(messages, key=lambda message: -message.timestamp)[: query.get("limit", LIMIT_DEFAULT)]
     return MessagePage(messages, None)
 
 
 async def _since(request: HttpRequest, topic: Topic) -> MessagePage:
-    """Reads all partitions from a time on, by time, in several steps, so that other requests come between."""
+    """Reads all partitions from a time on, by time, in several steps, so that other requests can run in between."""
     broker = request.broker
     merge = await broker.in_thread(Merge, topic, request.query)
-    while not await _in_memory(request, merge.look, ScanRoom(SCANNED_SIZE_MAX)):
+    while not await in_memory(request, merge.look, ScanRoom(SCANNED_SIZE_MAX)):
         if broker.is_stopping or request.is_gone():
             break
         request.check()
@@ -401,7 +401,7 @@ def bytes_document(data: bytes, encoding: Encoding) -> str | dict[str, str]:
 
 
 def batch_of(messages: Sequence[Mapping[str, Any]]) -> Batch:
-    """Returns the messages as columns. A column in which no message has a value is left out."""
+    """Returns the messages as columns. A column in which no message has a value is omitted."""
     keys = [message.get("key") for message in messages]
     tags = [message.get("tag", "") for message in messages]
     ids = [message.get("id", "") for message in messages]

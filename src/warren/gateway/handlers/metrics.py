@@ -9,24 +9,26 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from warren.broker.services.status import api_name
+from warren.broker.services.status import MASTER, api_name
 from warren.gateway.http.types import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
+    from warren.broker.cluster.slave_status import SlaveStatus
+    from warren.broker.services.leadership import ShardStanding
     from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import Histogram
     from warren.broker.services.status import StoreStatus
     from warren.gateway.http.counts import Counts
-    from warren.gateway.http.services import GatewayServices
+    from warren.gateway.http.services import GatewayServices, ProcessServices
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
 INFINITE: Final = "+Inf"
 
 
 class Exposition:
-    """The handler of `GET /metrics`: all metrics, those of the process included."""
+    """The handlers of `GET /metrics`: all metrics, including those of the process."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
@@ -41,6 +43,12 @@ class Exposition:
         text = await request.broker.aside(lambda: self._text([*families, *_standing_families(standing)]))
         return HttpReply(status=200, body=text, kind=KIND)
 
+    async def show_slave(self, host: ProcessServices, status: SlaveStatus) -> HttpReply:
+        """Returns the same of a replica that does not lead: its process and how far it is, but no topics or groups."""
+        families = [*_process_families(host), *_http_families(self._counts)]
+        text = await host.aside(lambda: self._text([*families, *slave_families(status)]))
+        return HttpReply(status=200, body=text, kind=KIND)
+
     def _text(self, families: list[Metric]) -> bytes:
         gathered = CollectorRegistry(auto_describe=False)
         gathered.register(_Gathered(families))
@@ -48,7 +56,7 @@ class Exposition:
 
 
 class _Gathered(Collector):
-    """Hands over metric families that are made already."""
+    """Returns metric families that were built before."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -57,7 +65,8 @@ class _Gathered(Collector):
         return self._families
 
 
-def _families(broker: GatewayServices) -> Iterator[Metric]:
+def _process_families(broker: ProcessServices) -> Iterator[Metric]:
+    """Yields what a replica has, too, that does not lead."""
     metrics = broker.metrics
     yield _gauge("warren_uptime_seconds", "Seconds since the broker began to serve", metrics.now() - metrics.begun_s)
     yield _gauge("warren_stopping", "1 while the broker stops", int(broker.is_stopping))
@@ -78,11 +87,19 @@ def _families(broker: GatewayServices) -> Iterator[Metric]:
         metrics.logins_refused,
     )
     yield from _memory_families(broker.budget)
+    yield from _quota_families(broker)
+    yield from _request_families(broker)
+
+
+def _families(broker: GatewayServices) -> Iterator[Metric]:
+    metrics = broker.metrics
+    yield from _process_families(broker)
+    yield from cluster_families(broker.leadership.standing)
     yield _gauge("warren_waiting_puts", "Puts that wait for a sync", broker.append_queue.waiting_count)
     yield _gauge("warren_long_polls", "Requests that wait for messages", broker.long_polls.parked_count)
     yield _counter("warren_puts", "Puts to partitions", metrics.puts)
     yield _counter("warren_commits_failed", "Commits that failed", metrics.commits_failed)
-    yield _gauge("warren_logs_closed", "Logs that take no puts since a sync failed", len(broker.failed_logs))
+    yield _gauge("warren_logs_closed", "Logs that accept no puts since a sync failed", len(broker.failed_logs))
     shared = HistogramMetricFamily("warren_commit_puts", "Puts that shared one commit, which is one sync")
     shared.add_metric([], _buckets(metrics.commit_puts), metrics.commit_puts.sum)
     yield shared
@@ -92,22 +109,73 @@ def _families(broker: GatewayServices) -> Iterator[Metric]:
     yield _gauge(
         "warren_event_loop_longest_pause_seconds", "The longest pause since the start", broker.pauses.longest_s
     )
-    yield from _quota_families(broker)
-    yield from _request_families(broker)
+
+
+def cluster_families(standing: ShardStanding | None) -> Iterator[Metric]:
+    """Yields what a master knows of its shard; nothing without a cluster."""
+    if standing is None:
+        return
+    yield from _shard_families(standing, MASTER)
+    labels, insync = ["replica"], _insync_family()
+    behind = GaugeMetricFamily("warren_cluster_slave_behind", "Changes that a slave does not have yet", labels=labels)
+    silent = GaugeMetricFamily("warren_cluster_slave_silent_seconds", "Since a slave has sent a fetch", labels=labels)
+    for slave in standing.slaves:
+        name = [str(slave.replica)]
+        insync.add_metric(name, int(slave.is_insync))
+        if slave.behind >= 0:
+            behind.add_metric(name, slave.behind)
+        if slave.silent_ms >= 0:
+            silent.add_metric(name, slave.silent_ms / 1000)
+    yield from (insync, behind, silent)
+
+
+def slave_families(status: SlaveStatus) -> Iterator[Metric]:
+    """Yields what a replica that does not lead knows of itself."""
+    yield from _shard_families(status, status.role)
+    insync = _insync_family()
+    insync.add_metric([str(status.replica)], int(status.is_insync))
+    yield insync
+    yield _gauge("warren_cluster_following", "1 if this slave has caught up with its master", int(status.is_following))
+    labels = ["log"]
+    end = GaugeMetricFamily(
+        "warren_cluster_log_end_number", "Where a log of this slave ends for readers", labels=labels
+    )
+    behind = GaugeMetricFamily(
+        "warren_cluster_log_behind", "Messages of a log that are committed and not visible on this slave", labels=labels
+    )
+    for log, each in status.logs.items():
+        end.add_metric([log], each.end)
+        if each.behind is not None:
+            behind.add_metric([log], each.behind)
+    yield from (end, behind)
+
+
+def _shard_families(shard: ShardStanding | SlaveStatus, role: str) -> Iterator[Metric]:
+    place = ["shard", "replica", "role"]
+    own = GaugeMetricFamily("warren_cluster_role", "1 for the role of this replica", labels=place)
+    own.add_metric([str(shard.shard), str(shard.replica), role], 1)
+    yield own
+    yield _gauge("warren_cluster_epoch", "The epoch of the shard, which grows with each master", shard.epoch)
+    yield _gauge("warren_cluster_insync_replicas", "Replicas in the in-sync set, the master included", shard.insync)
+    yield _gauge("warren_cluster_min_insync", "Replicas that must have a put at least", shard.min_insync)
+
+
+def _insync_family() -> GaugeMetricFamily:
+    return GaugeMetricFamily("warren_cluster_slave_insync", "1 if a slave is in the in-sync set", labels=["replica"])
 
 
 def _memory_families(budget: MemoryBudget) -> Iterator[Metric]:
-    held = GaugeMetricFamily("warren_memory_bytes", "Bytes that clients make the broker hold", labels=["kind"])
+    family = GaugeMetricFamily("warren_memory_bytes", "Bytes that clients make the broker hold", labels=["kind"])
     for kind, size in budget.sizes.items():
-        held.add_metric([kind], size)
-    yield held
+        family.add_metric([kind], size)
+    yield family
     yield _gauge("warren_memory_limit_bytes", "The limit of these bytes", budget.size_max)
     yield _counter("warren_memory_waits", "Requests that had to wait for memory", budget.waits)
     yield _counter("warren_memory_refusals", "Requests that were refused because memory was short", budget.refusals)
     yield _counter("warren_memory_drops", "Connections closed because they held memory and stalled", budget.drops)
 
 
-def _quota_families(broker: GatewayServices) -> Iterator[Metric]:
+def _quota_families(broker: ProcessServices) -> Iterator[Metric]:
     throttled = CounterMetricFamily(
         "warren_throttled_answers", "Replies that asked the client to wait", labels=["user"]
     )
@@ -121,7 +189,7 @@ def _quota_families(broker: GatewayServices) -> Iterator[Metric]:
     yield from (throttled, seconds, refused)
 
 
-def _request_families(broker: GatewayServices) -> Iterator[Metric]:
+def _request_families(broker: ProcessServices) -> Iterator[Metric]:
     requests = CounterMetricFamily("warren_requests", "Requests that got a reply", labels=["api"])
     errors = CounterMetricFamily("warren_request_errors", "Requests whose reply has an error", labels=["api"])
     size_in = CounterMetricFamily("warren_request_bytes", "Bytes of requests", labels=["api"])
@@ -156,7 +224,7 @@ def _standing_families(standing: StoreStatus) -> Iterator[Metric]:
     end = GaugeMetricFamily("warren_partition_end_number", "The number that the next message gets", labels=place)
     size = GaugeMetricFamily("warren_partition_bytes", "Bytes on disk", labels=place)
     passed_over = CounterMetricFamily(
-        "warren_partition_batches_passed_over", "Batches that a reader passed over as unreadable", labels=place
+        "warren_partition_batches_passed_over", "Batches that a reader skipped as unreadable", labels=place
     )
     parked = GaugeMetricFamily(
         "warren_topic_parked", "Parked (delayed) messages that are not due yet", labels=["topic"]

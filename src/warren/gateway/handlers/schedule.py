@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from warren.gateway.handlers.messages import DUE_FORMAT, LIMIT_DEFAULT, UNBOUNDED, bytes_document
+from warren.gateway.handlers.messages import (
+    DUE_FORMAT,
+    LIMIT_DEFAULT,
+    UNBOUNDED,
+    bytes_document,
+    in_memory,
+    release_memory,
+)
 from warren.gateway.handlers.topics import topic_of
 from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_LIMIT_MAX
 from warren.gateway.http.schemas import NUMBER_MAX, Bytes, Fields, Listed, Mapped, Shape, Text, Value
@@ -31,8 +38,11 @@ CANCELLED: Final = Fields({"is_cancelled": Value(Flag())}, required=("is_cancell
 
 
 async def list_scheduled(request: HttpRequest) -> HttpReply:
-    """Lists the parked messages by due time, starting behind the one with the id `after`."""
-    return await request.broker.in_thread(_scheduled, topic_of(request), request.query)
+    """Lists the parked messages by due time, starting after the one with the id `after`."""
+    try:
+        return await in_memory(request, _scheduled, topic_of(request), request.query)
+    finally:
+        release_memory(request)
 
 
 def _scheduled(topic: Topic, query: Any) -> HttpReply:
@@ -42,7 +52,7 @@ def _scheduled(topic: Topic, query: Any) -> HttpReply:
     is_behind = "after" not in query
     for each in topic.scheduled():
         due_us = parse_handle_id(each.id)[2]
-        # Messages that are due at the same moment are not ordered by id: they follow once `after` itself was passed.
+        # Messages that are due at the same moment are not ordered by id: they follow after `after` itself.
         if not is_behind and due_us <= after_us:
             is_behind = each.id == query["after"]
             continue
@@ -66,6 +76,6 @@ def _entry(parked: Scheduled) -> dict[str, Any]:
 
 
 async def cancel_scheduled(request: HttpRequest) -> HttpReply:
-    """Cancels a parked message, and says whether that was in time."""
+    """Cancels a parked message, and reports whether that was in time."""
     is_cancelled = await request.broker.in_thread(topic_of(request).cancel, request.path["id"])
     return json_reply({"is_cancelled": is_cancelled})

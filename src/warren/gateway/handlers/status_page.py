@@ -1,4 +1,4 @@
-"""The status page: health, topics and lag in plain HTML, without scripts and without files of other servers."""
+"""The status page: health, topics and lag in plain HTML, without scripts and without files from other servers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _facts(request: HttpRequest, topics: Sequence[TopicStanding], groups: Sequen
 
 
 class Column(NamedTuple):
-    """A column of a table. A narrow screen, such as a phone's, leaves out the columns with `is_wide`."""
+    """A column of a table. A narrow screen, such as a phone's, hides the columns with `is_wide`."""
 
     name: str
     is_number: bool = True

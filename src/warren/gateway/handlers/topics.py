@@ -99,7 +99,7 @@ def topic_of(request: HttpRequest) -> Topic:
 
 
 def _visible_document(request: HttpRequest, description: TopicDescription) -> dict[str, Any]:
-    """Returns the topic as JSON, with only those of its groups that the user may describe or delete."""
+    """Returns the topic as JSON, with only those groups that the user may describe or delete."""
     may_alter = request.may(Operation.ALTER, ResourceKind.TOPIC, description.topic)
     groups = [
         name for name in description.groups if may_alter or request.may(Operation.DESCRIBE, ResourceKind.GROUP, name)

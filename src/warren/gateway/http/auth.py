@@ -35,9 +35,9 @@ class AccessServices(LoginServices, Protocol):
 class Access:
     """Authenticates the requests of one connection. Only the event loop's thread may use it.
 
-    Invariant: a password is checked once for a connection that keeps sending it. The reply to a wrong one comes after
-    a fixed time and does not say whether the user or the password is wrong. `is_local`: only this machine can reach
-    the port. `is_secret`: the connection uses TLS.
+    Invariant: if a connection keeps sending the same password, the password is checked once. The reply to a wrong one
+    comes after a fixed time and does not say whether the user or the password is wrong. `is_local`: only this machine
+    can reach the port. `is_secret`: the connection uses TLS.
     """
 
     def __init__(self, broker: AccessServices, close: Callable[[], None], *, is_local: bool, is_secret: bool) -> None:
@@ -61,9 +61,9 @@ class Access:
         return peer
 
     async def _login(self, credentials: str, peer: Peer) -> str:
-        """Returns the user that the credentials prove."""
+        """Returns the user that the credentials authenticate."""
         scheme, _, token = credentials.partition(" ")
-        # If the broker refuses PLAIN, a password must not travel over a network without TLS.
+        # If the broker refuses PLAIN, a password must not be sent over a network without TLS.
         is_allowed = self._is_secret or self._is_local or PLAIN in self._broker.settings.mechanisms
         if scheme.lower() != "basic" or not is_allowed:
             raise AuthenticationFailed
@@ -91,10 +91,10 @@ class Access:
         self._broker.logged_in.discard(self)
 
     def check_place(self, head: RequestHead) -> None:
-        """Raises WrongPlace for a request that a page of another site makes a user's browser send.
+        """Raises WrongPlace for a request that a page of another site made a user's browser send.
 
-        If there is no login and only this machine can connect, the Host must be an address or localhost. Any other
-        name that resolves to this machine may belong to such a page (DNS rebinding).
+        If there is no login and only this machine can connect, the Host must be an address or localhost. Any other name
+        that resolves to this machine may belong to such a page (DNS rebinding).
         """
         host, origin = head.headers.get("host", ""), head.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != host:

@@ -25,7 +25,10 @@ HTTP_HEAD_SIZE_MAX: Final = 32 << 10
 HTTP_IDLE_S_MAX: Final = 60.0
 """How long a connection may stay idle before the next request begins."""
 HTTP_HEAD_S_MAX: Final = 10.0
-"""How long the head of a request may take, from its first byte on, or from the start of the connection on."""
+"""How long the head of a request may take, from its first byte on.
+
+For the first request: from the start of the connection on.
+"""
 HTTP_RECEIVE_S_MAX: Final = 60.0
 """How long the body of a request may take to arrive."""
 HTTP_SEND_S_MAX: Final = 30.0
@@ -34,17 +37,17 @@ HTTP_LINGER_S_MAX: Final = 2.0
 """How long further input is read and discarded, so that the client can receive the refusal."""
 READ_SIZE: Final = 64 << 10
 HTTP_PIECE_SIZE: Final = 256 << 10
-"""The transport gets about this many bytes of a reply at once."""
+"""The transport gets about this many bytes of a reply at a time."""
 CONTINUE: Final = 100
 TOO_LARGE_HEAD: Final = 431
 
 T = TypeVar("T")
 Finish = Callable[[bytes], Awaitable[HttpReply]]
-"""Handles a request whose head was accepted, given its body."""
+"""Handles a request whose head was accepted. It gets the body."""
 
 
 class Answerer(Protocol):
-    """Decides by its head whether a request is accepted, and makes the text of errors.
+    """Decides by its head whether a request is accepted, and builds the text of errors.
 
     A WarrenError that `begin` raises becomes the reply. `answered` is called once for each reply. `is_last` says
     whether the connection is closed after its first reply.
@@ -74,12 +77,12 @@ class HttpConnection:
         self._answer = budget.hold(MemoryKind.ANSWERS, 0, host)
         self._is_new = True
         self.is_working = False
-        """Whether a request is under way."""
+        """Whether a request is in progress."""
 
     async def serve(self, places: ConnectionPlaces[HttpConnection]) -> None:
         """Handles one request after the other, until either side closes the connection.
 
-        While no request is under way, `places` may give the connection's place to another connection.
+        While no request is in progress, `places` may give the connection's place to another connection.
         """
         try:
             while await self._exchange(places):
@@ -87,14 +90,14 @@ class HttpConnection:
             if self._machine.their_state in (h11.SEND_BODY, h11.ERROR):
                 await self._linger()
         except (OSError, TimeoutError, h11.LocalProtocolError):
-            # The client went away, or is too slow.
+            # The client has disconnected, or is too slow.
             pass
         finally:
             self._give_back()
             self._writer.close()
 
     async def _linger(self) -> None:
-        """Reads and discards what the client still sends, because closing now would cost the client its reply."""
+        """Reads and discards what the client still sends, because closing now could lose the reply."""
         if self._writer.can_write_eof():
             self._writer.write_eof()
         async with asyncio.timeout(HTTP_LINGER_S_MAX):
@@ -205,7 +208,7 @@ class HttpConnection:
         if not reply.body:
             headers = headers[2:]
         if self._answerer.is_last or self._machine.their_state not in (h11.DONE, h11.IDLE):
-            # The rest of what the client sends is not read.
+            # The rest of the request is not read.
             headers.append(("Connection", "close"))
         if self._machine.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
@@ -217,7 +220,7 @@ class HttpConnection:
     async def _write(self, *events: Any) -> None:
         data = memoryview(b"".join(self._machine.send(event) or b"" for event in events))
         async with asyncio.timeout(HTTP_SEND_S_MAX):
-            # In pieces, because a TLS transport counts nothing of what it has encrypted, so that a large reply in one
+            # In pieces, because a TLS transport does not count bytes that it has encrypted, so a large reply in one
             # piece would seem to be sent.
             for at in range(0, len(data), HTTP_PIECE_SIZE):
                 self._writer.write(data[at : at + HTTP_PIECE_SIZE])
@@ -229,7 +232,7 @@ class HttpConnection:
         """Charges `size` bytes of a body. Raises TooMany if the body is large and the budget is used up."""
         if self._taken + size > MEMORY_SMALL_SIZE_MAX and self._budget.size + size > self._budget.size_max:
             self._budget.refusals += 1
-            raise TooMany("bytes of requests under way", self._budget.size_max)
+            raise TooMany("bytes of requests in progress", self._budget.size_max)
         self._take(size)
 
     def _take(self, size: int) -> None:
@@ -243,7 +246,7 @@ class HttpConnection:
             self._budget.give_back(size)
 
     def close(self) -> None:
-        """Closes the connection now, even if a request is under way."""
+        """Closes the connection now, even if a request is in progress."""
         self._writer.transport.abort()
 
 

@@ -9,7 +9,7 @@ NO_ROUTE: Final = "none"
 
 
 class Counts:
-    """Only the event loop's thread may use it. A number never falls."""
+    """Counts of replies. Only the event loop's thread may use it. A number never decreases."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the routes themselves, so that it is always true."""
+"""The OpenAPI 3.1 document, made from the routes themselves, so that it always matches them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ PROBLEM_FIELDS: Final = Fields(
         "retryable": Value(Flag()),
         "partition": NUMBER,
         "number": NUMBER,
+        "epoch": NUMBER,
+        "master": Text(300),
     },
     required=("type", "title", "status", "detail", "code", "retryable"),
 )
@@ -88,17 +90,19 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    done: dict[str, Any] = {"description": http.HTTPStatus(route.status).phrase}
+    success: dict[str, Any] = {"description": http.HTTPStatus(route.status).phrase}
     if route.answer is not None:
-        done["content"] = {route.kind: {"schema": route.answer.schema()}}
+        success["content"] = {route.kind: {"schema": route.answer.schema()}}
     elif route.status != http.HTTPStatus.NO_CONTENT:
-        done["content"] = {route.kind: {"schema": {"type": "object" if route.kind == "application/json" else "string"}}}
-    responses = {str(route.status): done}
+        success["content"] = {
+            route.kind: {"schema": {"type": "object" if route.kind == "application/json" else "string"}}
+        }
+    responses = {str(route.status): success}
     for status in sorted({*ALWAYS, *route.errors, *([415] if route.body is not None else [])}):
         schema = {"$ref": "#/components/schemas/Problem"}
         content: dict[str, Any] = {PROBLEM: {"schema": schema}}
         if route.is_free and status == http.HTTPStatus.SERVICE_UNAVAILABLE:
             # This is not an error: the health check answers "no" with this status.
-            content |= done.get("content", {})
+            content |= success.get("content", {})
         responses[str(status)] = {"description": http.HTTPStatus(status).phrase, "content": content}
     return responses

@@ -24,6 +24,7 @@ from warren.errors import (
     NoSuchPartition,
     NoSuchTopic,
     NotAcceptedKind,
+    NotMaster,
     NumberRetired,
     QuotaExceeded,
     SettingsDiffer,
@@ -67,6 +68,7 @@ STATUSES: Final[Mapping[type[WarrenError], int]] = MappingProxyType(
         QuotaExceeded: 429,
         LimitReached: 403,
         TooMany: 503,
+        NotMaster: 503,
         Stopping: 503,
         StoreBusy: 503,
         StorageFull: 507,
@@ -75,7 +77,7 @@ STATUSES: Final[Mapping[type[WarrenError], int]] = MappingProxyType(
         WarrenError: 500,
     }
 )
-"""The status of each class of errors. A class that is not listed has the status of its nearest base class."""
+"""The status of each error class. A class that is not listed has the status of its nearest base class."""
 
 
 def status_of(error: WarrenError) -> int:
@@ -93,9 +95,13 @@ def problem(error: WarrenError, detail: str) -> HttpReply:
     if error.retryable:
         wait_s = error.wait_s if isinstance(error, QuotaExceeded) else 1.0
         headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
-    # So that a client can reject the message without reading the sentence.
-    place = {"partition": error.partition, "number": error.number} if isinstance(error, TooLargeForHttp) else {}
-    return _problem(status_of(error), error.code, detail, headers, is_retryable=error.retryable, **place)
+    # Let a client reject the message, or find the master, without parsing the sentence.
+    facts: dict[str, int | str] = {}
+    if isinstance(error, TooLargeForHttp):
+        facts = {"partition": error.partition, "number": error.number}
+    elif isinstance(error, NotMaster):
+        facts = {"epoch": error.epoch, **({"master": error.address} if error.address else {})}
+    return _problem(status_of(error), error.code, detail, headers, is_retryable=error.retryable, **facts)
 
 
 def malformed(status: int, sentence: str) -> HttpReply:
@@ -109,7 +115,7 @@ def failure() -> HttpReply:
 
 
 def _problem(
-    status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool, **place: int
+    status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool, **facts: int | str
 ) -> HttpReply:
     document = {
         "type": f"urn:warren:error:{code}",
@@ -118,6 +124,6 @@ def _problem(
         "detail": detail,
         "code": code,
         "retryable": is_retryable,
-        **place,
+        **facts,
     }
     return HttpReply(status=status, body=json.dumps(document).encode() + b"\n", kind=PROBLEM, headers=headers)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from warren.broker.security.needs import NeedsRow
 from warren.broker.security.table import HTTP
-from warren.errors import BadInput, NoSuchPage, WrongMethod
+from warren.errors import BadInput, NoSuchPage, WarrenError, WrongMethod
 from warren.gateway.http.schemas import Fields, Plain
 from warren.gateway.http.types import JSON, HttpReply, HttpRequest
 from warren.settings import unknown
@@ -43,7 +43,9 @@ class Route(NamedTuple):
     is_free: bool = False
     is_spared: bool = False
     errors: Sequence[int] = ()
-    """Statuses of errors besides those that every route may have."""
+    """Statuses of errors in addition to those that every route may have."""
+    refusal: Callable[[], WarrenError] | None = None
+    """Returns why this process does not serve the route; None if it does."""
 
     @property
     def name(self) -> str:
@@ -52,7 +54,7 @@ class Route(NamedTuple):
 
     @property
     def row(self) -> NeedsRow:
-        """Returns the rights that it needs."""
+        """Returns the row of the table of rights for this route."""
         return HTTP[self.name]
 
     @property
@@ -80,7 +82,7 @@ class Routes:
         """Returns the route of a request. Raises NoSuchPage, or WrongMethod if the path has other methods."""
         words = path.strip("/").split("/")
         matches = [route for route in self.routes if _fits(route.words, words)]
-        # A literal word wins over a word in braces.
+        # A literal word has precedence over a word in braces.
         matches = [route for route in matches if route.path.count("{") == min(each.path.count("{") for each in matches)]
         if not matches:
             raise NoSuchPage(path[:200])
@@ -116,7 +118,7 @@ def read_query(route: Route, text: str) -> dict[str, Any]:
         if name not in route.query:
             raise BadInput(f"query: {unknown('parameter', name, route.query)}")
         if name in values:
-            raise BadInput(f"query: {name} is given twice")
+            raise BadInput(f"query: {name} comes twice")
         values[name] = route.query[name].shape.read(value, f"query: {name}")
     return values
 

@@ -63,18 +63,18 @@ class Text(NamedTuple):
         if value is None and self.is_nullable:
             return None
         if not isinstance(value, str):
-            raise BadInput(f"{where}: expected text, not {_shown(value)}")
+            raise BadInput(f"{where}: expected text, not {_excerpt(value)}")
         return self.read(value, where)
 
     def read(self, text: str, where: str) -> str:
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            raise BadInput(f"{where}: text that is not Unicode") from None
+            raise BadInput(f"{where}: the text is not Unicode") from None
         if not self.size_min <= size <= self.size_max:
             raise BadInput(f"{where}: {size} bytes; expected {self.size_min} to {self.size_max}")
         if self.pattern and not re.search(self.pattern, text):
-            raise BadInput(f"{where}: {_shown(text)} does not match {self.pattern}")
+            raise BadInput(f"{where}: {_excerpt(text)} does not match {self.pattern}")
         return text
 
 
@@ -94,13 +94,14 @@ class Value(NamedTuple):
         try:
             return kind.check(value)
         except BadInput as error:
-            # The value is shown as JSON. The error of a text that is parsed says more than what was expected.
+            # A value is shown as JSON. For a text that was parsed, the error of the parser says more than the expected
+            # kind.
             is_parsed = isinstance(kind, Parsed) and isinstance(value, str)
-            reason = str(error) if is_parsed else f"expected {kind.expected}, not {_shown(value)}"
+            reason = str(error) if is_parsed else f"expected {kind.expected}, not {_excerpt(value)}"
             raise BadInput(f"{where}: {reason}") from None
 
     def read(self, text: str, where: str) -> Any:
-        """Returns the value of a text in a URL, which stands for the same value as in JSON."""
+        """Returns the value of a text in a URL. It is the same value as in JSON."""
         value: Any = text
         if isinstance(self.kind, Count) and re.fullmatch(r"-?[0-9]{1,20}", text):
             value = int(text)
@@ -150,7 +151,7 @@ class Moment(NamedTuple):
             time = datetime.fromisoformat(text)
             return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise BadInput(f"{where}: expected a time such as 2026-03-01T12:00:00Z, not {_shown(text)}") from None
+            raise BadInput(f"{where}: expected a time such as 2026-03-01T12:00:00Z, not {_excerpt(text)}") from None
 
 
 class Bytes(NamedTuple):
@@ -174,7 +175,7 @@ class Bytes(NamedTuple):
         try:
             data = value.encode() if isinstance(value, str) else _decoded(value, where)
         except UnicodeEncodeError:
-            raise BadInput(f"{where}: text that is not Unicode; give it as base64") from None
+            raise BadInput(f"{where}: the text is not Unicode; send it as base64") from None
         if len(data) > self.size_max:
             raise BadInput(f"{where}: {len(data)} bytes; at most {self.size_max} are accepted")
         return bytes(data)
@@ -182,7 +183,7 @@ class Bytes(NamedTuple):
 
 def _decoded(value: Any, where: str) -> bytes:
     if not isinstance(value, dict) or list(value) != [BASE64] or not isinstance(value[BASE64], str):
-        raise BadInput(f'{where}: expected text, or {{"base64": …}}, not {_shown(value)}')
+        raise BadInput(f'{where}: expected text, or {{"base64": …}}, not {_excerpt(value)}')
     try:
         return base64.b64decode(value[BASE64], validate=True)
     except (binascii.Error, ValueError) as error:
@@ -201,7 +202,7 @@ class Listed(NamedTuple):
 
     def take(self, value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
-            raise BadInput(f"{where}: expected a list, not {_shown(value)}")
+            raise BadInput(f"{where}: expected a list, not {_excerpt(value)}")
         if not self.least <= len(value) <= self.most:
             raise BadInput(f"{where}: {len(value)} entries; expected {self.least} to {self.most}")
         return [self.of.take(each, f"{where}[{row}]") for row, each in enumerate(value)]
@@ -218,7 +219,7 @@ class Mapped(NamedTuple):
 
     def take(self, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise BadInput(f"{where}: expected an object, not {_shown(value)}")
+            raise BadInput(f"{where}: expected an object, not {_excerpt(value)}")
         if len(value) > self.most:
             raise BadInput(f"{where}: {len(value)} entries; at most {self.most} are accepted")
         return {name: self.of.take(each, f"{where}.{name[:50]}") for name, each in value.items()}
@@ -237,8 +238,8 @@ class Fields:
 
     def take(self, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise BadInput(f"{where}: expected an object, not {_shown(value)}")
-        # Unknown names come first: a required field that is missing is often a name with a typing error.
+            raise BadInput(f"{where}: expected an object, not {_excerpt(value)}")
+        # Unknown names are reported first: a missing field is often one with a typing error in its name.
         for name in value:
             if name not in self.fields:
                 raise BadInput(f"{where}: {unknown('field', name, self.fields)}")
@@ -248,7 +249,7 @@ class Fields:
         return {name: self.fields[name].take(each, f"{where}.{name}") for name, each in value.items()}
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     """Returns the value as JSON, shortened."""
     # A text with half of a surrogate pair could not be written to a log.
     text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()

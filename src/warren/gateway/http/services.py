@@ -10,6 +10,9 @@ from warren.broker.services.status import Counted
 
 if TYPE_CHECKING:
     from warren.broker.quotas.allotment import Allotment
+    from warren.broker.quotas.quotas import Quotas
+    from warren.broker.services.memory_budget import MemoryBudget
+    from warren.broker.services.metrics import Metrics
     from warren.broker.services.read_memory import ReadMemory
     from warren.broker.services.status import StatusCache
     from warren.broker.services.turns import Turns
@@ -25,7 +28,29 @@ class GroupPositions(Protocol):
     """Caches the positions of groups."""
 
     def drop(self, topic: Topic, group: str) -> None:
-        """Forgets the positions of a group that was deleted."""
+        """Drops the cached positions of a group that was deleted."""
+
+
+class ProcessServices(Protocol):
+    """The services that every replica has, also one that has no store open because it does not lead."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def connections(self) -> Sized: ...
+
+    @property
+    def budget(self) -> MemoryBudget: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Calls `work` on the one thread for long computations, and returns its result."""
 
 
 class GatewayServices(BrokerView, Counted, Protocol):

@@ -46,7 +46,7 @@ class HttpReply:
 class HttpRequest(Asker):
     """A request whose path, query and body match their schemas, and the peer that sent it.
 
-    `row` says which rights it needs. `is_gone` returns whether the client has closed the connection.
+    `row` names the rights that it needs. `is_gone` returns whether the client has closed the connection.
     """
 
     broker: GatewayServices

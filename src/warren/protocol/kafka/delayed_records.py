@@ -1,4 +1,4 @@
-"""Finds the header `warren.deliver-at` in batches of Kafka clients, and splits off the records that it delays."""
+"""Finds the header `warren.deliver-at` in batches of Kafka clients, and separates the records that it delays."""
 
 from __future__ import annotations
 
@@ -23,34 +23,40 @@ DELIVER_AT: Final = "warren.deliver-at"
 NAME: Final = DELIVER_AT.encode()
 MILLISECONDS_DIGITS_MAX: Final = 15
 VALUE_SHOWN_MAX: Final = 40
+DELAYED_SIZE: Final = 400
+"""The memory of a delayed record without its body. Measured: 362 bytes without key and headers."""
 AT_ONCE_SIZE_MAX: Final = 8 << 10
 AT_ONCE_UNPACKED_SIZE_MAX: Final = 256 << 10
-"""The event loop itself searches a compressed batch up to these sizes, packed and unpacked; a thread larger ones."""
+"""The event loop searches a compressed batch itself if it is within these sizes, packed and unpacked.
+
+A thread searches larger ones.
+"""
 
 
 class DelayedRecord(NamedTuple):
-    """A delayed record as the message that it will be, and the time at which it is due, in µs."""
+    """A delayed record, converted to a message, and the time at which it is due, in µs."""
 
     message: Message
     due_us: int
 
 
 class Split(NamedTuple):
-    """The delayed records of a batch, and batches of all others in their order, if there are any."""
+    """The delayed records of a batch, and batches of all other records in their order, if there are any."""
 
     delayed: list[DelayedRecord]
     rest: list[bytes]
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
-        return sum(len(each.message.body) for each in self.delayed) + sum(map(len, self.rest))
+        """About how many bytes of memory the split takes."""
+        delayed = sum(DELAYED_SIZE + len(each.message.body) for each in self.delayed)
+        return delayed + sum(map(len, self.rest))
 
 
 def may_be_delayed(batch: RecordBatch, *, sees_compressed: bool) -> bool:
-    """Returns whether the batch contains the name of the header, or would take long to search.
+    """Returns whether the batch contains the name of the header, or is too large to search here.
 
-    Returns False for a compressed batch without `sees_compressed`: it is not unpacked.
+    Returns False for a compressed batch without `sees_compressed`, because it is not unpacked.
     """
     if not batch.head.attributes & KAFKA_COMPRESSION:
         return batch.is_named if batch.is_named is not None else holds(batch.data, NAME)
@@ -74,10 +80,10 @@ def _records(batch: RecordBatch, size_max: int) -> memoryview:
 
 
 def split_delayed(batch: RecordBatch, now_us: int, size_max: int = RAW_SIZE_MAX) -> Split | None:
-    """Splits off the records that are due after `now_us`. Returns None if there are none.
+    """Separates the records that are due after `now_us`. Returns None if there are none.
 
-    Raises BadRecord if the header of a record is not a time, BadBatch if the batch cannot be read, and UnpacksToMore
-    if it unpacks to more than `size_max` bytes and that is less than readers unpack. Needs memory for all records.
+    Raises BadRecord if the header of a record is not a time, BadBatch if the batch cannot be read, and UnpacksToMore if
+    it unpacks to more than `size_max` bytes, if that is less than readers unpack. Takes memory for all records.
     """
     delayed: dict[int, DelayedRecord] = {}
     if batch.head.attributes & KAFKA_COMPRESSION and not holds(_records(batch, size_max), NAME):
@@ -112,14 +118,14 @@ def _due_us(row: int, value: bytes, now_us: int) -> int:
     except (ValueError, OverflowError):
         due_us = -1
     if not 0 <= due_us <= now_us + int(DELAY_S_MAX) * 1_000_000:
-        shown = text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}…"
+        excerpt = text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}…"
         expected = "milliseconds since 1970, or a time such as 2026-03-01T12:00Z, at most a century from now"
-        raise BadRecord(row, f"the header {DELIVER_AT} is {shown!r}: expected {expected}")
+        raise BadRecord(row, f"the header {DELIVER_AT} is {excerpt!r}: expected {expected}")
     return due_us
 
 
 def _rest(batch: RecordBatch, left_out: Collection[int]) -> Iterator[bytes]:
-    """Yields batches of the records that are not left out, without a producer: its numbers are kept elsewhere."""
+    """Yields batches of the other records. They have no producer, because its sequence numbers are stored elsewhere."""
     from aiokafka.record.default_records import DefaultRecordBatch
 
     builder, count = begin_batch(BATCH_SIZE_TARGET), 0
@@ -134,7 +140,7 @@ def _rest(batch: RecordBatch, left_out: Collection[int]) -> Iterator[bytes]:
                 builder.append(count, *fields)
             count += 1
     except UnicodeDecodeError as error:
-        raise BadBatch(f"the name of a header is no text: {error}") from error
+        raise BadBatch(f"the name of a header is not text: {error}") from error
     if count:
         yield bytes(builder.build())
 

@@ -1,4 +1,4 @@
-"""Produce, the hot path in: decodes a request without copying its batches, and encodes the answer by hand."""
+"""Produce: decodes a request without copying its batches, and encodes the answer by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from warren.errors import MalformedRequest
 from warren.protocol.api_keys import APIS, ApiKey, served
 from warren.protocol.kafka.topic_reference import TOPIC_IDS_FROM, read_topic, write_topic
-from warren.protocol.limits import PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.limits import REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.primitives import (
     ACKS_AND_TIMEOUT,
     INT32,
@@ -30,6 +30,9 @@ from warren.protocol.primitives import (
     text_writer,
 )
 from warren.storage.format.layout import KafkaBatchHead
+
+PRODUCE_PARTITIONS_MAX: Final = 10_000
+"""The most partitions of all topics that one Produce may name."""
 
 PRODUCE: Final = APIS[ApiKey.PRODUCE]
 NO_TAGS: Final = bytes(3)
@@ -67,9 +70,9 @@ class DecodedProduce(NamedTuple):
 
 
 class SingleProduce(NamedTuple):
-    """The most common request: batches for one partition of a topic that is named, without a transaction.
+    """The most common request: batches for one partition of a topic with a name, without a transaction.
 
-    It has no tagged fields, and nothing follows it.
+    It has no tagged fields, and no bytes follow it.
     """
 
     acks: int
@@ -80,7 +83,7 @@ class SingleProduce(NamedTuple):
     records_at: int
     """The position of the records in the body of the request."""
     head: KafkaBatchHead | None = None
-    """The head of the first batch, if it was read together with the rest of the request."""
+    """The head of the first batch, if it was read together with the request."""
 
     def to_request(self) -> DecodedProduce:
         """Returns the same request in the general form."""
@@ -155,6 +158,16 @@ def read_produce(version: int, body: memoryview) -> SingleProduce | DecodedProdu
 
 
 def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_flexible: bool) -> DecodedProduce:
+    """Steps over the body of a request from part to part. The records stay where they are:
+
+        | transactional id | acks, timeout | topic count | topic … | topic … | tags |
+
+        topic:      | name or id | partition count | partition … | partition … | tags |
+        partition:  | number | size of the records | records … | tags |
+                             ^ readers.records     ^ records_at
+
+    `left` counts down the partitions that the request may still name. Only flexible versions have tags.
+    """
     transactional_id, position = readers.text(body, 0)
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, position)
     topic_count, position = read_count(readers.size, body, position + ACKS_AND_TIMEOUT.size, REQUEST_ARRAY_COUNT_MAX)
@@ -190,7 +203,7 @@ def encode_single_stored(version: int, topic: str, partition: int, number: int, 
 
 @lru_cache(TOPICS_ANSWERED_MAX)
 def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
-    """Returns the bytes before and after the numbers of an answer for one partition, which never change."""
+    """Returns the bytes before and after the numbers of an answer for one partition. They never change."""
     nothing = PartitionStored(0)
     whole = encode_produce_response(version, [TopicStored(name, b"", [nothing])])
     numbers = PRODUCED_PARTITION_V5.pack(*nothing[:5])
@@ -199,7 +212,14 @@ def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
 
 
 def encode_produce_response(version: int, topics: Sequence[TopicStored]) -> bytes:
-    """Returns the body of the answer."""
+    """Returns the body of the answer.
+
+    Each answered partition is one struct, followed by the list of failed records, which is always empty, and the
+    message of its error:
+
+        partition:  | number, error, base offset, append time, log start | 0 | error message | tags |
+                      PRODUCED_PARTITION, or _V5 with the log start        from RECORD_ERRORS_FROM on
+    """
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
     tags = b"\0" if is_flexible else b""

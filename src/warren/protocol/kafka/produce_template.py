@@ -17,7 +17,7 @@ from warren.protocol.primitives import (
 from warren.storage.format.layout import KAFKA_BATCH_HEAD, KafkaBatchHead
 
 MISSES_MAX: Final = 16
-"""After so many single-partition requests that do not match the template, the next one becomes the template."""
+"""After this many single-partition requests that do not match the template, the next one becomes the template."""
 
 
 class ProduceReader:
@@ -74,7 +74,7 @@ class _Template:
         self._tail_size = len(NO_TAGS) if is_flexible else 0
         self._size = size
         # Built here and not taken from the body, in which a size may take more bytes than it needs: then the positions
-        # below would be wrong, and nothing may match.
+        # below would be wrong, and no request may match.
         self._id, self._named = name_size(-1), size(1) + name_size(len(name)) + name + size(1)
         partition_at = len(self._id) + ACKS_AND_TIMEOUT.size + len(self._named)
         size_size = request.records_at - partition_at - INT32.size

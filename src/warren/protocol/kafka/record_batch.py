@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from warren.errors import BadBatch, TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.protocol.kafka.byte_search import PIECE_SIZE, check_and_search
-from warren.protocol.limits import KAFKA_BATCH_COUNT_MAX, PRODUCE_BATCHES_MAX
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.kafka_batch import UnpacksToMore, numbered, records_of, unpacked_size_bound
 from warren.storage.format.kafka_columns import CORR_OFFSET_HEADER, ID_HEADER, NULL_BODY_HEADER, TAG_HEADER
@@ -30,8 +29,13 @@ from warren.storage.format.record import check_size
 if TYPE_CHECKING:
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+PRODUCE_BATCHES_MAX: Final = 100
+"""The most batches that one Produce may have for one partition. Kafka's clients send one."""
+KAFKA_BATCH_COUNT_MAX: Final = 1 << 20
+"""The most records in a batch of a Kafka client: as many as librdkafka can be configured to send."""
+
 QUICK_SIZE_MAX: Final = 4 << 20
-"""The event loop, on which other requests wait, unpacks a batch up to this size. A thread unpacks a larger one."""
+"""The event loop, on which other requests wait, unpacks a batch up to this size. A thread unpacks larger ones."""
 
 NO_PRODUCER: Final = -1
 RECORD_SIZE_MIN: Final = 7
@@ -107,9 +111,9 @@ def check_batch(records: memoryview, head: KafkaBatchHead, name: bytes = b"") ->
     _, length, _, magic, checksum, attributes, last, _, _, _, _, _, count = head
     end, compression = KAFKA_LENGTH_END + length, attributes & KAFKA_COMPRESSION
     if magic != KAFKA_MAGIC:
-        raise BadBatch(f"format {magic}; only format {KAFKA_MAGIC} is taken")
+        raise BadBatch(f"format {magic}; only format {KAFKA_MAGIC} is accepted")
     if not KAFKA_BATCH_HEAD.size < end <= len(records):
-        raise BadBatch(f"a length of {length}, and {len(records)} bytes are left")
+        raise BadBatch(f"a length of {length}, but {len(records)} bytes are left")
     if count > KAFKA_BATCH_COUNT_MAX:
         raise BadBatch(f"{count} records are over the limit of {KAFKA_BATCH_COUNT_MAX}")
     if count < 1 or last != count - 1:
@@ -141,10 +145,10 @@ def may_unpack_to_more(batch: RecordBatch, size_max: int) -> bool:
 
 
 def check_records(batch: RecordBatch, body_size_max: int = BODY_SIZE_MAX, size_max: int | None = None) -> None:
-    """Unpacks the records, and raises BadBatch if their number or their form is not what the head says.
+    """Unpacks the records, and raises BadBatch if their number or their form does not match the head.
 
     Raises TooLarge if a body is over `body_size_max`, or if the records are larger than any reader unpacks. Raises
-    UnpacksToMore if they are larger than `size_max`, if that is given and less than what readers unpack.
+    UnpacksToMore if they are larger than `size_max`, if that is given and less than readers unpack.
     """
     try:
         _check_records(batch, RAW_SIZE_MAX if size_max is None else size_max, body_size_max)
@@ -155,7 +159,7 @@ def check_records(batch: RecordBatch, body_size_max: int = BODY_SIZE_MAX, size_m
 
 
 def is_checked_quickly(batch: RecordBatch, body_size_max: int = BODY_SIZE_MAX) -> bool:
-    """Checks the same, and returns True. Returns False if there is too much to unpack on the event loop."""
+    """Does the same checks, and returns True. Returns False if there is too much to unpack on the event loop."""
     try:
         _check_records(batch, QUICK_SIZE_MAX, body_size_max)
     except UnpacksToMore:
@@ -195,14 +199,14 @@ def begin_batch(size_max: int) -> DefaultRecordBatchBuilder:
     )
 
 
-def build(messages: Sequence[Message]) -> list[bytes | memoryview]:
+def build(messages: Sequence[Message], leader_epoch: int | None = None) -> list[bytes | memoryview]:
     """Returns one batch of at least one message as buffers. Their numbers follow one another, and become offsets."""
     builder, first = begin_batch(BUILT_SIZE_MAX), messages[0].number
     for message in messages:
         value = None if NAME_OF["null_body"] in message.headers else message.body
         headers = _headers(message)
         builder.append(message.number - first, message.timestamp // US_PER_MS, message.key, value, headers)
-    return list(numbered(memoryview(builder.build()), first))
+    return list(numbered(memoryview(builder.build()), first, leader_epoch))
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:

@@ -1,6 +1,7 @@
-"""What consumers tell each other through a classic group: which topics they subscribe to, and which they were given.
+"""The metadata of consumers in a classic group: the topics that they subscribe to, and the topics that they were
+assigned.
 
-The broker hands these bytes on as they came. It looks into them for the names of topics, and no further.
+The broker passes these bytes on unchanged. It parses only the names of topics in them.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _read_all_given: Final = array_reader(_read_given, read_size32, is_nullable=Fals
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Returns the topics that a member subscribes to; none if the bytes are something else."""
+    """Returns the topics that a member subscribes to; none if the bytes cannot be parsed."""
     return _names(metadata, is_given=False)
 
 
 def assigned_topics(assignment: bytes) -> frozenset[str]:
-    """Returns the topics of which a member has partitions; none if the bytes are something else."""
+    """Returns the topics of which a member has partitions; none if the bytes cannot be parsed."""
     return _names(assignment, is_given=True)
 
 

@@ -1,4 +1,4 @@
-"""How a part of a Produce or Fetch says which topic it is about: by its name, or from version 13 on by its id."""
+"""How a part of a Produce or Fetch identifies its topic: by its name, or from version 13 on by its id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOPIC_IDS_FROM: Final = 13
 
 
 def read_topic(body: memoryview, position: int, version: int, read_name: Read) -> tuple[str, bytes, int]:
-    """Returns the name and the id of a topic, of which one is empty, and the position behind them."""
+    """Returns the name and the id of a topic, one of which is empty, and the position after them."""
     if version < TOPIC_IDS_FROM:
         name, position = read_name(body, position)
         return name, b"", position

@@ -1,6 +1,6 @@
-"""Arrow streams on the wire. What a client sends is checked to the last byte, and taken as it lies, never unpacked.
+"""Arrow streams on the wire. The bytes of a client are checked completely, and used in place, never unpacked.
 
-What is compressed says by itself how much memory it wants, so nothing that is compressed is taken.
+Compressed data determines itself how much memory it takes, so the broker accepts none.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 ALIGNMENT: Final = 8
 SCAN_HEAD_SIZE: Final = CORRELATION_ID.size + INT64.size + 3
-"""Of an answer to Scan before the size of its stream: no tags, no error and the size of the padding are a byte each."""
+"""The size of the head of an answer to Scan, before the size of its stream: no tags, no error and the size of the
+padding take a byte each.
+"""
 SIZES_SIZE: Final = 2 * ARROW_FIELD.size
-"""What stands before the fields in the list of a table."""
+"""The size of the data that precedes the fields in the list of a table."""
 HEADER_TYPE, HEADER = 1, 2
 DICTIONARY: Final = 2
 DICTIONARY_DATA: Final = 1
@@ -49,8 +51,8 @@ def aligned_buffer(data: Buffer) -> pyarrow.Buffer:
 
 
 def arrow_batches(data: Buffer) -> Iterator[pyarrow.RecordBatch]:
-    """Returns the record batches of an Arrow stream. Raises BadInput if it is none, or is compressed."""
-    # Imported here: PyArrow takes longer to import than a log to open.
+    """Returns the record batches of an Arrow stream. Raises BadInput if it is not one, or is compressed."""
+    # Imported here because importing PyArrow takes longer than opening a log.
     import pyarrow
 
     buffer = pyarrow.py_buffer(data)
@@ -60,7 +62,7 @@ def arrow_batches(data: Buffer) -> Iterator[pyarrow.RecordBatch]:
             batch.validate(full=True)
             yield batch
     except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
-        raise BadInput(f"this is no stream of Arrow batches: {error}") from error
+        raise BadInput(f"this is not a stream of Arrow batches: {error}") from error
 
 
 def _refuse_compressed(buffer: pyarrow.Buffer) -> None:

@@ -20,16 +20,16 @@ from warren.protocol.wire_struct import NativeResponse, WireRequest, WireStruct
 
 VERSION: Final = 0
 ANY: Final = -1
-"""Stands for a partition, a limit or a time that the client leaves open."""
+"""Stands for a partition, a limit or a time that the client does not set."""
 
 AnyAnswer = TypeVar("AnyAnswer", bound=NativeResponse)
 AnyResponse = TypeVar("AnyResponse", bound=WireStruct)
 
 
 def request_bytes(request: WireRequest[Any], version: int, correlation_id: int, client_id: str) -> bytes:
-    """Returns a request as it goes over the wire, its size first.
+    """Returns a request as it is sent, with its size first.
 
-    Raises BadInput if a field has the wrong type, TooLarge if the request is larger than any broker takes.
+    Raises BadInput if a field has the wrong type, TooLarge if the request is larger than any broker accepts.
     """
     try:
         if isinstance(request, AppendRequest):
@@ -63,16 +63,16 @@ def read_answer(request: WireRequest[AnyResponse], version: int, correlation_id:
 
 
 def throttle_of(frame: memoryview) -> float:
-    """Returns for how many seconds the answer to one of our own calls asks its client to send nothing."""
+    """Returns how many seconds the client should send nothing, according to the answer to one of our own calls."""
     try:
         return read_response_head(frame, is_flexible=True)[1]
     except UNREADABLE:
-        # `read_answer` reports what is wrong with the answer.
+        # `read_answer` reports the fault of the answer.
         return 0.0
 
 
 def checked(answer: AnyAnswer) -> AnyAnswer:
-    """Returns the answer of one of our own calls. Raises the error that it holds, if it does."""
+    """Returns the answer of one of our own calls. Raises the error in it, if there is one."""
     if answer.error is not None:
         assert isinstance(answer.error, WireError)
         raise error_of(answer.error)
@@ -129,7 +129,7 @@ def error_of(fields: WireError) -> WarrenError:
         unknown.retryable = fields.retryable
         return unknown
     error = kind.__new__(kind, fields.sentence)
-    # Not by its own constructor, which expects the facts in an order of its own, and builds the sentence again.
+    # Not by its own constructor, which has its own order of arguments and builds the sentence again.
     Exception.__init__(error, fields.sentence)
     for name, value in json.loads(fields.facts).items():
         setattr(error, name, _restored(value))
@@ -137,7 +137,7 @@ def error_of(fields: WireError) -> WarrenError:
 
 
 def _restored(value: Any) -> Any:
-    """JSON has no tuples: pairs within a list are made tuples again."""
+    """Returns the value with pairs in lists as tuples, because JSON has no tuples."""
     return [tuple(each) if isinstance(each, list) else each for each in value] if isinstance(value, list) else value
 
 
@@ -148,7 +148,7 @@ def error_kinds() -> Mapping[str, type[WarrenError]]:
 
 
 def _kinds(kind: type[WarrenError]) -> Iterator[type[WarrenError]]:
-    """Yields the class and its subclasses, if they have a code of their own."""
+    """Yields the class and its subclasses, if they have their own code."""
     for child in kind.__subclasses__():
         yield from _kinds(child)
     if "code" in vars(kind):

@@ -1,4 +1,4 @@
-"""Messages as our own calls carry them: packed records, and beside them what a log or a group knows of each."""
+"""Messages as our own calls carry them: packed records, and for each message what a log or a group knows about it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from warren.storage.format.record import Damage, DiskMessage, Packed, check_size
 
 ALL: Final = slice(None)
 COMPRESSION_FIELD: Final = 5
-"""Its place in the head of a payload."""
+"""The place of the compression code in the head of a payload."""
 PLACE_SIZE: Final = 64
 """An upper bound of the bytes that an answer adds to each message: its partition, number, offset, time and attempt."""
 
 
 def wire_record(partition: int, packed: Packed) -> WireRecord:
     """Returns a packed record as it is sent."""
-    # Any kind of buffer can be written; a record that is read has bytes.
+    # Any kind of buffer can be sent; the payload of a received record is bytes.
     payload: Any = packed.payload
     return WireRecord(partition, packed.message_count, packed.checksum, payload)
 
@@ -53,9 +53,14 @@ def packed_of(record: WireRecord, body_size_max: int) -> Packed:
     Raises BadBatch if a reader could not unpack it, and TooLarge if a body is over `body_size_max`.
     """
     packed = Packed(record.payload, record.checksum, record.message_count)
+    check_packed(packed, body_size_max)
+    return packed
+
+
+def check_packed(packed: Packed, body_size_max: int) -> None:
+    """Checks every byte of a record. Raises what `packed_of` raises."""
     _, unpacked = _unpacked(packed)
     _check(unpacked, body_size_max)
-    return packed
 
 
 def batch_of(records: Sequence[WireRecord], body_size_max: int) -> Batch:
@@ -100,10 +105,10 @@ def wire_messages(messages: Sequence[Message]) -> WireMessages:
 
 
 def carried(messages: Sequence[Message]) -> tuple[WireMessages, int]:
-    """Returns as many of the messages, from the first on, as one answer carries, and how many these are.
+    """Returns the messages that fit into one answer, from the first on, and how many these are.
 
-    Raises MessageTooLarge if the first one fits into no answer: a Kafka client may put bodies, keys and headers that
-    are larger than ours.
+    Raises MessageTooLarge if the first one is too large for an answer: a Kafka client may put bodies, keys and headers
+    that are larger than ours.
     """
     count = len(messages)
     while True:
@@ -133,18 +138,18 @@ def _count_alone(messages: Sequence[Message]) -> int:
 
 
 def messages_of(sent: WireMessages, topic: str) -> list[Message]:
-    """Returns the messages of an answer, as a log or group of `topic` gives them."""
+    """Returns the messages of an answer, as a log or group of `topic` returns them."""
     plain: list[Message] = []
     for each in sent.records:
         record, unpacked = _unpacked(Packed(each.payload, each.checksum, each.message_count))
         plain += columns.messages(record, unpacked, ALL, topic=topic, partition=0)
     if not plain:
         return []
-    known: list[Sequence[Any]] = [sent.numbers, sent.offsets, sent.partitions, sent.timestamps, sent.attempts]
-    if any(len(column) != len(plain) for column in known):
-        raise BadBatch("not as many numbers as messages")
+    per_message: list[Sequence[Any]] = [sent.numbers, sent.offsets, sent.partitions, sent.timestamps, sent.attempts]
+    if any(len(column) != len(plain) for column in per_message):
+        raise BadBatch("the counts of numbers and messages differ")
     _, _, _, _, _, *rest, _ = zip(*plain, strict=True)
-    numbers, offsets, partitions, timestamps, attempts = known
+    numbers, offsets, partitions, timestamps, attempts = per_message
     rows: Iterable[Any] = zip(numbers, offsets, partitions, repeat(topic), timestamps, *rest, attempts, strict=False)
     return list(map(tuple.__new__, repeat(Message), rows))
 
@@ -154,7 +159,7 @@ def _unpacked(packed: Packed) -> tuple[DiskMessage, Columns]:
     try:
         record = read_unstored(packed)
         if record.codec != CODEC_COLUMNS or record.message_count != packed.message_count:
-            raise BadBatch("not a record of columns with as many messages as it says")
+            raise BadBatch("it is not a record of columns, or its count is wrong")
         return record, Columns(record.area, record.message_count)
     except Damage as damage:
         raise BadBatch(damage.reason) from damage

@@ -37,7 +37,9 @@ from warren.storage.format.record import check_corr_offset
 
 HORIZON_ENDS_US: Final = (60_000_000, 3_600_000_000, 86_400_000_000, 30 * 86_400_000_000)
 RING_US: Final = 500_000
-"""A caller that parks a message due this soon wakes the mover. For all others the mover looks often enough by itself.
+"""If a message is due within this time, the caller that parks it wakes the mover.
+
+Otherwise the mover checks often enough by itself.
 """
 PAGE_ROWS: Final = 500
 NO_FIELDS: Final = MessageFields()
@@ -60,14 +62,14 @@ class Delay:
         self._parkings: dict[str, Parking] = {}
         self._topic_id = ""
         self._rung_for_us = 0
-        """The mover was woken for a message with this due time, and looks again when that is due."""
+        """The mover was woken for a message with this due time, and checks again at that time."""
 
     # --- Parking ---
 
     def due_us(self, delay: Duration | None, deliver_at: datetime | float | int | None) -> int:
         """Returns the due time, in µs since the epoch, of a message put now. Raises BadInput if it is not valid."""
         if (delay is None) == (deliver_at is None):
-            raise BadInput("give either delay, in seconds, or deliver_at, a time")
+            raise BadInput("pass either delay, in seconds, or deliver_at, a time")
         now_ns = self._topic.clock.now_ns()
         if delay is not None:
             # Rounded to ns, because 0.067 as a float is not quite 67 ms. Then up to the next whole µs: never early.
@@ -125,7 +127,7 @@ class Delay:
         return [Delayed(self, horizon, number, due_us) for number in numbers]
 
     def _ring(self, due_us: int) -> None:
-        """Wakes the mover, unless it wakes in time by itself."""
+        """Wakes the mover, unless it will wake in time without that."""
         if not self._topic.clock.now_ns() // 1000 < self._rung_for_us <= due_us:
             self._rung_for_us = due_us
             self._topic.store.wakeup.ring()
@@ -160,12 +162,12 @@ class Delay:
     def _parked_headers(self, body: bytes, fields: MessageFields, partition: int | None) -> Mapping[str, bytes] | None:
         """Returns the headers of the parked message.
 
-        Raises an error if the topic would not take the message when it is due.
+        Raises an error if the topic would refuse the message when it is due.
         """
         key, tag, headers, id, corr_offset = fields
         format = self._topic.settings.format
         if not format.keeps_all_fields:
-            # Packing is the only way to find out what the topic's logs refuse although the parked log takes it.
+            # Only packing shows what the topic's logs refuse although the parked log accepts it.
             format.pack_single(body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset)
         if headers and not RESERVED.isdisjoint(headers):
             raise BadInput(f"a delayed message cannot have the headers {', '.join(sorted(RESERVED))}")
@@ -182,14 +184,14 @@ class Delay:
     # --- The parked logs ---
 
     def log(self, horizon: str) -> Log:
-        """Returns the parked log of a horizon, which is made if it does not exist.
+        """Returns the parked log of a horizon, and creates it if it does not exist.
 
-        What is appended to it is delivered when due.
+        Messages that are appended to it are delivered when they are due.
         """
         return self.parking(horizon).log
 
     def parking(self, horizon: str) -> Parking:
-        """Returns what is parked with this horizon."""
+        """Returns the parked messages of this horizon."""
         topic, settings = self._topic, self._topic.settings
         topic.store.check_open()
         with self._mutex:
@@ -203,6 +205,7 @@ class Delay:
                     durability=settings.durability,
                     block_size=settings.block_size,
                     compression=settings.compression,
+                    replication=settings.log_replication,
                     topic=topic.name,
                     filesystem=topic.filesystem,
                     clock=topic.clock,
@@ -211,7 +214,7 @@ class Delay:
             return parking
 
     def parkings(self) -> list[Parking]:
-        """Returns everything that is parked, the near horizons first."""
+        """Returns the parked messages of all horizons, the near horizons first."""
         filesystem = self._topic.filesystem
         names = set(filesystem.names(self.directory)) if filesystem.exists(self.directory) else set()
         return [self.parking(horizon) for horizon in HORIZONS if horizon in names]
@@ -221,12 +224,12 @@ class Delay:
         return sum(parking.count() for parking in self.parkings())
 
     def see_topic(self) -> bool:
-        """Returns whether the open files belong to the present topic.
+        """Returns whether the open files belong to the current topic.
 
         If not, they are closed and opened again on demand.
 
-        Another process may have deleted the topic and made a new one with the same name. Raises NoSuchTopic if there is
-        no topic.
+        Another process may have deleted the topic and created a new one with the same name. Raises NoSuchTopic if there
+        is no topic.
         """
         id, before = self._read_topic_id(), self._topic_id
         if id != before:
@@ -244,7 +247,9 @@ class Delay:
     # --- Cancelling and listing ---
 
     def cancel(self, id: str) -> bool:
-        """Returns True if the message will never be delivered, False if it was delivered or cancelled, or is gone."""
+        """Returns True if the message will never be delivered, False if it was delivered or cancelled before, or no
+        longer exists.
+        """
         horizon, number, due_us = parse_handle_id(id)
         topic = self._topic
         if not topic.filesystem.exists(paths.parked_directory(self.directory, horizon)):
@@ -260,7 +265,7 @@ class Delay:
                 # The process that finishes the intent delivers the message.
                 if intent is not None and (horizon, number) in intent.rows():
                     return False
-                parking.finish([number], is_synced=topic.settings.durability == "commit")
+                parking.finish([number], is_synced=topic.syncs_answers)
                 self._rung_for_us = 0
                 return True
         except GONE as error:
@@ -271,16 +276,16 @@ class Delay:
         return self._pages(_checked_limit(limit))
 
     def _pages(self, limit: int | None) -> Iterator[Scheduled]:
-        after, left = BEFORE_ALL, limit
-        while left is None or left > 0:
-            page = self._page(after, PAGE_ROWS if left is None else min(left, PAGE_ROWS))
+        after, remaining = BEFORE_ALL, limit
+        while remaining is None or remaining > 0:
+            page = self._page(after, PAGE_ROWS if remaining is None else min(remaining, PAGE_ROWS))
             if not page:
                 return
             for due_us, place, number in page:
                 message = self.parking(HORIZONS[place]).at(number)
                 if message is not None:
                     yield scheduled_entry(handle_id(HORIZONS[place], number, due_us), message)
-            after, left = page[-1], None if left is None else left - len(page)
+            after, remaining = page[-1], None if remaining is None else remaining - len(page)
 
     def _page(self, after: tuple[int, int, int], limit: int) -> list[tuple[int, int, int]]:
         """Returns the due time, the index of the horizon and the number of the next messages, in order."""
@@ -297,7 +302,7 @@ class Delay:
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """While this is entered no process delivers or cancels, so that logs can be closed and opened again."""
+        """Keeps all processes from delivering or cancelling, so that logs can be closed and opened again."""
         with self.lock if self._parkings else nullcontext():
             yield
 
@@ -317,7 +322,7 @@ class Delay:
                 parking.forget_order()
 
     def after_fork(self) -> None:
-        """In a child process: a lock of its own, and files are opened again on demand."""
+        """In a child process: makes a lock of its own. Files are opened again on demand."""
         self._mutex = threading.RLock()
         self._parkings = {}
         self.intent.close()

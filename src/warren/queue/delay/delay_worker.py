@@ -18,7 +18,7 @@ LIST_S: Final = 0.01
 
 
 class DelayingStore(Protocol):
-    """A store, as far as delivery uses it."""
+    """The part of a store that delivery uses."""
 
     @property
     def path(self) -> str: ...
@@ -56,10 +56,10 @@ class Mover:
             try:
                 wait_s = min(wait_s, self._step(name))
             except (NoSuchTopic, *GONE):
-                # The topic was deleted meanwhile. A new one of the same name is found by the next listing.
+                # The topic was deleted in between. A new one of the same name is found by the next listing.
                 self._deliveries.pop(name, None)
             except Exception as other:  # noqa: BLE001
-                # An error of one topic must not keep the others waiting.
+                # An error of one topic must not delay the other topics.
                 error = other
         if error is not None:
             # Another process may succeed.
@@ -75,7 +75,7 @@ class Mover:
         return self._is_mover
 
     def _list_topics(self) -> float:
-        """Finds the topics with parked messages. Returns after how many seconds to look again."""
+        """Finds the topics with parked messages. Returns after how many seconds to check again."""
         store, now_s = self._store, self._store.clock.steady_s()
         if now_s < self._listed_s + LIST_S:
             return LIST_S
@@ -99,7 +99,7 @@ class Mover:
         return delivery.step()
 
     def stop(self) -> None:
-        """Leaves the work to other processes."""
+        """Stops delivering, so that another process can take over."""
         with self._mutex:
             self._stop()
 
@@ -113,7 +113,7 @@ class Mover:
             lock.close()
 
     def after_fork(self) -> None:
-        """In a child process: the parent goes on delivering."""
+        """In a child process: stops, because the parent continues to deliver."""
         self._mutex = threading.Lock()
         self._deliveries.clear()
         lock, self._lock, self._is_mover = self._lock, None, False

@@ -1,4 +1,4 @@
-"""Delivery: due messages of one topic become ordinary messages of it, exactly once."""
+"""Delivery: turns due messages of one topic into ordinary messages of it, exactly once."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ MOVE_MAX: Final = 1000
 """How many messages are delivered together, at most."""
 MOVE_BYTES_MAX: Final = 8 << 20
 LOOK_S: Final = 0.25
-"""The longest wait, so that a clock that jumps is noticed, and messages for which the mover was not woken."""
+"""The longest wait. It bounds the delay after a jump of the clock, and for messages for which the
+mover was not woken.
+"""
 RETIRE_S: Final = 5.0
 
 
 class Delivery:
     """Delivers for one topic. Only for the mover, which is one process and one thread at a time.
 
-    The order of the stores: first the intent, which says which messages go to which partitions and where those ended;
-    then the messages, with a marker; then their done bits; then the next intent. A mover that finds an intent finishes
-    it. If one of its bits is set, everything was appended and on disk. If none is set, the marker says which messages
-    are missing.
+    The order of the writes: first the intent, which names the messages, their partitions and the ends of these
+    partitions; then the messages, with a marker; then their done bits; then the next intent. A mover that finds an
+    intent finishes it. If one of its bits is set, all its messages were appended and are on disk. If none is set, the
+    marker shows which messages are missing.
     """
 
     def __init__(self, topic: DelayingTopic) -> None:
@@ -81,7 +83,7 @@ class Delivery:
         messages: dict[IntentRow, Message] = {}
         for (due_us, place, number), message in self._messages(by_horizon, rows):
             if message is None or message.corr_offset != due_us:
-                # The order is derived from the log: if it is wrong, it is rebuilt.
+                # The order is derived from the log. If it is wrong, it is rebuilt.
                 by_horizon[HORIZONS[place]].order.rebuild()
                 return 1
             messages[HORIZONS[place], number] = message
@@ -92,7 +94,7 @@ class Delivery:
     def _messages(
         self, by_horizon: Mapping[str, Parking], rows: Sequence[tuple[int, int, int]]
     ) -> Iterator[tuple[tuple[int, int, int], Message | None]]:
-        """Yields the parked messages of the rows, as many as are not too large together."""
+        """Yields the parked messages of the rows, up to a limit of bytes."""
         size, row = 0, 0
         while row < len(rows) and size < MOVE_BYTES_MAX:
             _, place, number = rows[row]
@@ -116,7 +118,7 @@ class Delivery:
             partition = delivered(message)[2]
             rows.setdefault(topic.route(message.key) if partition is None else partition, []).append(row)
         for horizon in {horizon for horizon, _ in messages}:
-            # The intent names numbers. A power cut must not give these to other messages.
+            # The intent refers to messages by number. A power cut must not give these numbers to other messages.
             self._delay.log(horizon).sync()
         targets = [
             PartitionRows(partition, topic.logs[partition].end, part) for partition, part in sorted(rows.items())
@@ -131,7 +133,7 @@ class Delivery:
     # --- What another mover left ---
 
     def _settle(self) -> None:
-        """Finishes the last intent, which another process may have written."""
+        """Finishes the last intent. Another process may have written it."""
         intent = self._delay.intent.read()
         if intent is None:
             return
@@ -143,11 +145,11 @@ class Delivery:
 
     def _parked(self, horizon: str, number: int) -> Message:
         message = self._delay.parking(horizon).at(number)
-        assert message is not None, "what is in an intent and not done is parked, and on disk"
+        assert message is not None, "a message of an intent that is not done is parked and on disk"
         return message
 
     def _append(self, intent: Intent, messages: Mapping[IntentRow, Message]) -> None:
-        """Appends what is missing of the intent, and makes it durable."""
+        """Appends the missing messages of the intent, and syncs them."""
         marker = intent.marker.encode()
         for target in intent.targets:
             batch = _batch([messages[row] for row in target.rows])
@@ -164,7 +166,7 @@ class Delivery:
             return f"delayed-{horizon}-{number}"
 
         append_once(log, batch, marker, target.since, id_of=id_of)
-        # Synced before the bits are set: a power cut must not take back a message whose bit says that it was delivered.
+        # Synced before the bits are set: a power cut must not remove a message whose bit says that it was delivered.
         log.sync()
 
     def _wide_log(self, partition: int) -> Log:
@@ -173,6 +175,7 @@ class Delivery:
             paths.partition_directory(topic.directory, partition),
             block_size=BLOCK_SIZE_MAX,
             durability=topic.settings.durability,
+            replication=topic.settings.log_replication,
             filesystem=topic.filesystem,
             clock=topic.clock,
         )
@@ -180,7 +183,7 @@ class Delivery:
     def _finish(self, intent: Intent) -> None:
         for horizon, numbers in intent.numbers().items():
             parking = self._delay.parking(horizon)
-            # A bit below the first number would make a file again that was removed.
+            # Setting a bit below the first number would create a file again that was removed.
             parking.finish([number for number in numbers if number >= parking.log.first])
 
 

@@ -1,4 +1,6 @@
-"""Which parked messages are done, that is delivered or cancelled: one bit for each number, in mapped files."""
+"""DoneBits: which parked messages are done, that is delivered or cancelled. One bit for each
+number, in mapped files.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class DoneBits:
     """The bits of one parked log. A bit only goes from 0 to 1, and a power cut loses none that was synced.
 
     Any process may read them. A process that sets bits holds the topic's delay lock, and has synced the messages first:
-    otherwise a power cut could give the number to a new message, which would be done already. Everything before
+    otherwise a power cut could give the number to a new message, which would then count as done. Everything before
     `first`, the first number that is still in the log, is done.
     """
 
@@ -73,17 +75,17 @@ class DoneBits:
 
     def _bits(self, file: int) -> Bits | None:
         """Returns the bits of one file, or None if none of them was ever set."""
-        known = self._files.get(file)
-        if known is None:
+        entry = self._files.get(file)
+        if entry is None:
             path = paths.done_path(self._directory, file * self._bits_per_file)
             if not self._filesystem.exists(path):
                 return None
             opened = self._filesystem.open(path, writable=True)
             if opened.size() < self._size:
-                # The process that makes the file has not finished, or has died: the file has no bits.
+                # The process that creates the file has not finished, or has died. The file then has no set bits.
                 return None
-            known = self._files[file] = opened, self._mapped(opened)
-        return known[1]
+            entry = self._files[file] = opened, self._mapped(opened)
+        return entry[1]
 
     @property
     def _size(self) -> int:
@@ -121,13 +123,13 @@ class DoneBits:
         return bits
 
     def sync(self) -> None:
-        """Syncs what was set through this object."""
+        """Syncs the bits that were set through this object."""
         for file in sorted(self._unsynced):
             self._files[file][0].sync()
         self._unsynced.clear()
 
     def sync_range(self, numbers: range) -> None:
-        """Syncs every bit of these numbers, also those that other processes set."""
+        """Syncs all bits of these numbers, including those that other processes set."""
         for file in range(numbers.start // self._bits_per_file, -(-numbers.stop // self._bits_per_file)):
             if self._bits(file) is not None:
                 self._files[file][0].sync()

@@ -17,7 +17,9 @@ from warren.storage import Log
 from warren.storage.disk.filesystem import FileSystem
 
 Pairs = npt.NDArray[np.int64]
-"""Two columns, the due time in µs since the epoch and the number, sorted by both. Files have the same, little-endian.
+"""Two columns, sorted by both: the due time in µs since the epoch, and the number.
+
+Files have the same layout, little-endian.
 """
 
 PAIR_SIZE: Final = 16
@@ -28,14 +30,15 @@ NUMBER_MAX: Final = (1 << 63) - 1
 LOOK_ROWS_MIN: Final = 16
 LOOK_ROWS_MAX: Final = 1 << 16
 TAIL_ROWS_MAX: Final = 1 << 18
-"""With this many rows in memory they become a run on disk."""
+"""At this many rows in memory, the tail becomes a run on disk."""
 TAIL_NUMBERS_MAX: Final = 1 << 20
-"""With this many numbers since the last run, the tail becomes a run: a process that opens the log has to scan the rest.
+"""At this many numbers since the last run, the tail becomes a run, because a process that opens the log has to scan the
+rest.
 """
 FILES_MAX: Final = 8
-"""With more runs than this on disk some are merged."""
+"""If there are more runs than this on disk, some are merged."""
 MERGE_ROWS: Final = 1 << 16
-"""How many rows of a merge are done at a time. The mover delivers in between."""
+"""How many rows of a merge are processed at a time. The mover delivers in between."""
 READ_MAX: Final = 512
 """Up to this many messages are read one by one; more are scanned."""
 READ_BYTES_MAX: Final = 4 << 20
@@ -89,8 +92,8 @@ class DueRun:
 def in_order(*runs: Pairs) -> Pairs:
     """Returns all rows sorted by due time, then by number.
 
-    The runs must be given in the order of their numbers, and each must have its equal due times in the order of
-    numbers.
+    The runs must be in the order of their numbers, and within each run, rows with the same due time must be in the
+    order of their numbers.
     """
     pairs = np.concatenate([NO_PAIRS, *runs])
     # A stable sort keeps the numbers of one due time in order, and is fast on data that is mostly sorted.
@@ -105,14 +108,15 @@ def rows_up_to(pairs: Pairs, due_us: int, number: int) -> int:
 
 
 def merged(runs: Sequence[Pairs], rows: int) -> Iterator[Pairs]:
-    """Yields all rows of the runs in order, in parts of about `rows`, and holds no more than that in memory.
+    """Yields all rows of the runs in order, in parts of about `rows`. Holds no more than that in memory.
 
-    The runs are given in the order of their numbers.
+    The runs must be in the order of their numbers.
     """
     places, step = [0] * len(runs), max(1, rows // max(1, len(runs)))
     while True:
         heads = [run[place : place + step] for run, place in zip(runs, places, strict=True)]
-        # A row behind a head comes after the head's last row. So all rows up to the smallest of these are in memory.
+        # The rows after a head come after the last row of that head. So all rows up to the smallest of these last rows
+        # are in memory.
         limits = [
             (int(head[-1, DUE]), int(head[-1, NUMBER]))
             for head, run, place in zip(heads, runs, places, strict=True)
@@ -147,7 +151,7 @@ def write_run(filesystem: FileSystem, directory: str, numbers: range, parts: Ite
 
 
 def map_run(filesystem: FileSystem, directory: str, numbers: range) -> DueRun:
-    """Returns the run that was written for `numbers`. Raises FileNotFoundError if it is gone."""
+    """Returns the run that was written for `numbers`. Raises FileNotFoundError if it no longer exists."""
     path = paths.run_path(directory, numbers)
     file = filesystem.open(path, writable=False)
     rows = file.size() // PAIR_SIZE
@@ -196,27 +200,27 @@ class ParkingOrder:
         self._merging: Iterator[None] | None = None
         first = done.first_open(log.end)
         self._files = run_chain(filesystem, directory, first, log.end)
-        self._files_end = self._seen = self._files[-1].numbers.stop if self._files else first
-        kept = {run.path for run in self._files}
+        self._files_end = self._next_number = self._files[-1].numbers.stop if self._files else first
+        paths_known = {run.path for run in self._files}
         for path in run_files(filesystem, directory):
-            if path not in kept:
+            if path not in paths_known:
                 filesystem.remove(path)
 
     # --- Taking in what was parked ---
 
     def catch_up(self) -> bool:
-        """Adds some of the newly parked messages, and goes on with a merge.
+        """Adds some of the newly parked messages, and continues a merge.
 
         Returns whether it has caught up with the log.
         """
         self._go_on_merging()
-        end = min(self._log.end, self._seen + TAIL_ROWS_MAX)
-        if end > self._seen:
-            pairs = in_order(_open_pairs(self._log, self._done, range(self._seen, end)))
-            self._tail.append(DueRun(pairs, range(self._seen, end)))
-            self._seen = end
+        end = min(self._log.end, self._next_number + TAIL_ROWS_MAX)
+        if end > self._next_number:
+            pairs = in_order(_open_pairs(self._log, self._done, range(self._next_number, end)))
+            self._tail.append(DueRun(pairs, range(self._next_number, end)))
+            self._next_number = end
             self._tidy_tail()
-        return self._seen >= self._log.end
+        return self._next_number >= self._log.end
 
     def _go_on_merging(self) -> None:
         if self._merging is None and len(self._files) > FILES_MAX:
@@ -229,22 +233,22 @@ class ParkingOrder:
         return self._merging is not None or len(self._files) > FILES_MAX
 
     def _tidy_tail(self) -> None:
-        """Keeps few runs and rows in memory: each run is at most half as long as the one before it."""
+        """Limits the runs and rows in memory: each run is at most half as long as the one before it."""
         tail = self._tail
         while len(tail) > 1 and len(tail[-2]) < 2 * len(tail[-1]):
             last, before = tail.pop(), tail.pop()
             pairs = in_order(before.pairs[before.at :], last.pairs[last.at :])
             tail.append(DueRun(pairs, range(before.numbers.start, last.numbers.stop)))
         rows = sum(map(len, tail))
-        if rows >= TAIL_ROWS_MAX or self._seen - self._files_end >= TAIL_NUMBERS_MAX:
+        if rows >= TAIL_ROWS_MAX or self._next_number - self._files_end >= TAIL_NUMBERS_MAX:
             self._store_tail()
 
     def _store_tail(self) -> None:
         runs = [run.pairs[run.at :] for run in self._tail]
         rows = sum(map(len, runs))
-        numbers = range(self._files_end, self._seen)
+        numbers = range(self._files_end, self._next_number)
         self._tail.clear()
-        self._files_end = self._seen
+        self._files_end = self._next_number
         if rows or self._files:
             # A run must not name numbers that a power cut may give to other messages.
             self._log.sync()
@@ -255,7 +259,9 @@ class ParkingOrder:
             self._files.append(map_run(self._filesystem, self._directory, numbers))
 
     def _merge_start(self) -> int:
-        """Returns from which file on to merge: the files that are not much longer than all later ones together."""
+        """Returns the file at which to begin a merge: the first that is not much longer than all
+        later ones together.
+        """
         start, rows = len(self._files), 0
         while start and (len(self._files) - start < max(2, FILES_MAX // 2) or len(self._files[start - 1]) <= 2 * rows):
             start -= 1
@@ -263,7 +269,7 @@ class ParkingOrder:
         return start
 
     def _merge(self, start: int) -> Iterator[None]:
-        """Merges the files from `start` on into one, step by step. Files that are added meanwhile stay."""
+        """Merges the files from `start` on into one, step by step. Files that are added during it stay."""
         runs = self._files[start:]
         numbers = range(runs[0].numbers.start, runs[-1].numbers.stop)
         parts = self._open_parts(numbers, merged([run.pairs[run.at :] for run in runs], MERGE_ROWS))
@@ -277,7 +283,7 @@ class ParkingOrder:
         """Yields the rows that are not done."""
         for part in parts:
             yield part[~self._done.are_done(part[:, NUMBER])]
-        # Rows that a run leaves out must stay done, so their bits are synced: a power cut must not take them back.
+        # Rows that a run omits must stay done, so their bits are synced: a power cut must not clear them.
         self._done.sync_range(numbers)
 
     def _remove(self, run: DueRun) -> None:
@@ -292,15 +298,15 @@ class ParkingOrder:
         return in_order(*pairs)[:limit]
 
     def next_due_us(self) -> int | None:
-        """Returns the next due time, or None if nothing is parked. Cancelled messages may count."""
+        """Returns the next due time, or None if nothing is parked. Cancelled messages may be counted."""
         return min((run.first_due_us() for run in self._runs()), default=None)
 
     def _runs(self) -> list[DueRun]:
-        """Returns the runs with rows left, each moved to a row that is not done."""
+        """Returns the runs that have rows left, each moved to its first row that is not done."""
         for run in (*self._files, *self._tail):
             run.skip_done(self._done)
         self._tail = [run for run in self._tail if len(run)]
-        # A finished run between others stays: without it `run_chain` would not find those behind it.
+        # A finished run between others is kept: without it `run_chain` would not find the runs that follow it.
         while self._files and not len(self._files[0]) and self._merging is None:
             self._remove(self._files.pop(0))
         return [run for run in (*self._files, *self._tail) if len(run)]
@@ -310,7 +316,7 @@ class ParkingOrder:
         for path in run_files(self._filesystem, self._directory):
             self._filesystem.remove(path)
         self._tail, self._files, self._merging = [], [], None
-        self._files_end = self._seen = self._done.first_open(self._log.end)
+        self._files_end = self._next_number = self._done.first_open(self._log.end)
 
 
 def pairs_after(
@@ -318,7 +324,7 @@ def pairs_after(
 ) -> Pairs:
     """Returns the first `limit` rows after the row `after` that are not done. Any process may call this.
 
-    Reads the runs on disk, and scans what is in no run yet.
+    Reads the runs on disk, and scans the messages that are in no run yet.
     """
     first = done.first_open(log.end)
     chain = _chain(filesystem, directory, first, log.end)
@@ -335,7 +341,7 @@ def pairs_after(
 
 def _chain(filesystem: FileSystem, directory: str, first: int, end: int) -> list[DueRun]:
     for _ in range(CHAIN_TRIES):
-        # The mover may merge runs meanwhile.
+        # The mover may merge runs at the same time.
         with suppress(FileNotFoundError):
             return run_chain(filesystem, directory, first, end)
     return []

@@ -1,4 +1,4 @@
-"""What the user sees of a delayed message: a handle to cancel it by, and an entry of a list."""
+"""The user's view of a delayed message: a handle to cancel it by, and an entry of a list."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from warren.errors import BadInput
 from warren.message import NO_CORR_OFFSET, Message
 
 HORIZONS: Final = ("minute", "hour", "day", "month", "later")
-"""Parked messages are kept apart by how long they wait: a long wait then keeps only similar ones on disk."""
+"""Parked messages are grouped by how long they wait, so that a long wait keeps only similar messages on disk."""
 CORR_OFFSET_HEADER: Final = "warren.corr-offset"
 PARTITION_HEADER: Final = "warren.partition"
 RESERVED: Final = frozenset((CORR_OFFSET_HEADER, PARTITION_HEADER))
-"""Headers in which a parked message keeps fields of its own, because the parked log uses these fields itself."""
+"""Headers in which a parked message keeps its own fields, because the parked log uses these fields itself."""
 
 
 class Cancels(Protocol):
@@ -42,7 +42,10 @@ class Delayed:
         return due_time(self.due_us)
 
     def cancel(self) -> bool:
-        """Returns True if it will never be delivered, False if it was delivered or cancelled, or is about to be."""
+        """Cancels it.
+
+        Returns True if it will never be delivered, False if it was delivered or cancelled before, or is about to be.
+        """
         return self._place.cancel(self.id)
 
     def __repr__(self) -> str:
@@ -50,7 +53,7 @@ class Delayed:
 
 
 class Scheduled(NamedTuple):
-    """One parked message. `cancel` takes its `id`. `partition` is None if its key will decide."""
+    """One parked message. `cancel` takes its `id`. `partition` is None if the key decides."""
 
     id: str
     due: datetime
@@ -64,7 +67,9 @@ class Scheduled(NamedTuple):
 
 
 def delivered(message: Message) -> tuple[Mapping[str, bytes], int, int | None]:
-    """Returns what a message has when it is delivered: its headers, its own `corr_offset`, an explicit partition."""
+    """Returns the fields of a message at its delivery: its headers, its own `corr_offset`, and its partition if it
+    names one.
+    """
     headers = message.headers
     if RESERVED.isdisjoint(headers):
         return headers, NO_CORR_OFFSET, None
@@ -94,7 +99,8 @@ def due_time(due_us: int) -> datetime:
 
 
 def handle_id(horizon: str, number: int, due_us: int) -> str:
-    # With the due time: if the topic does not sync, a power cut may give the number to another message.
+    # The due time is part of the id because, if the topic does not sync, a power cut may give the number to another
+    # message.
     return f"{horizon}-{number}-{due_us}"
 
 

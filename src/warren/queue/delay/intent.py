@@ -1,4 +1,4 @@
-"""Intent: what the mover is about to deliver, stored on disk first so that another mover can finish it."""
+"""Intent: the messages that the mover is about to deliver. It is stored first, so that another mover can finish it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from warren.storage.format.checksum import crc32c
 
 INTENT_SIZE_FIRST: Final = 64 << 10
 HEAD_SIZE: Final = 32
-"""Checksum and size of what follows, as text."""
+"""The checksum and size of the rest of the file, as text."""
 
 IntentRow = tuple[str, int]
 """A parked message: its horizon and its number."""
 
 
 class PartitionRows(NamedTuple):
-    """The messages for one partition, in this order. `since` is where the partition ended before."""
+    """The messages for one partition, in this order. `since` is the end of the partition before the delivery."""
 
     partition: int
     since: int
@@ -27,7 +27,7 @@ class PartitionRows(NamedTuple):
 
 
 class Intent(NamedTuple):
-    """The messages that are delivered together. The batches that are appended carry the marker."""
+    """The messages that are delivered together. The appended batches carry the marker."""
 
     marker: str
     targets: Sequence[PartitionRows]
@@ -47,13 +47,13 @@ class IntentFile:
     """The intent of one topic: the last one that was written, finished or not. The caller holds the delay lock.
 
     Invariant: the file holds a complete intent, or none. It is overwritten only after everything in it was delivered,
-    and its bits are on disk.
+    and the done bits were synced.
     """
 
     def __init__(self, filesystem: FileSystem, path: str) -> None:
         self._filesystem, self._path = filesystem, path
         self._file: File | None = None
-        self._seen: tuple[bytes, Intent | None] = (b"", None)
+        self._last_read: tuple[bytes, Intent | None] = (b"", None)
 
     def read(self) -> Intent | None:
         """Returns the intent, or None if there is none."""
@@ -62,9 +62,9 @@ class IntentFile:
                 return None
             self._file = self._filesystem.open(self._path, writable=True)
         head = self._file.read(0, HEAD_SIZE)
-        if head != self._seen[0]:
-            self._seen = head, self._parsed(self._file, head)
-        return self._seen[1]
+        if head != self._last_read[0]:
+            self._last_read = head, self._parsed(self._file, head)
+        return self._last_read[1]
 
     def _parsed(self, file: File, head: bytes) -> Intent | None:
         words = head.split()
@@ -87,7 +87,7 @@ class IntentFile:
             self._file = self._made()
         self._file.write(0, head.ljust(HEAD_SIZE) + body)
         self._file.sync()
-        self._seen = head.ljust(HEAD_SIZE), intent
+        self._last_read = head.ljust(HEAD_SIZE), intent
 
     def _made(self) -> File:
         file = self._filesystem.open(self._path, writable=True, create=True)
@@ -98,13 +98,13 @@ class IntentFile:
         return file
 
     def sync(self) -> None:
-        """Makes sure that the intent that was read is on disk, whichever process wrote it."""
+        """Makes sure that the intent that was read is on disk, even if another process wrote it."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
         file, self._file = self._file, None
-        self._seen = b"", None
+        self._last_read = b"", None
         if file is not None:
             file.close()
 

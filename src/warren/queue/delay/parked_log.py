@@ -40,7 +40,7 @@ class Parking:
         return self._order
 
     def forget_order(self) -> None:
-        """Forgets the order, because another process may become the mover and keep it."""
+        """Discards the order, because another process may become the mover and change it."""
         self._order = None
 
     def pairs_after(self, after: tuple[int, int], limit: int) -> Pairs:
@@ -52,7 +52,7 @@ class Parking:
         return self.done.is_done(number)
 
     def count(self) -> int:
-        """Returns how many messages wait."""
+        """Returns how many parked messages are not done."""
         end, waiting = self.log.end, 0
         for start in range(self.log.first, end, PAGE_NUMBERS):
             numbers = np.arange(start, min(start + PAGE_NUMBERS, end), dtype=np.int64)
@@ -60,22 +60,22 @@ class Parking:
         return waiting
 
     def at(self, number: int) -> Message | None:
-        """Returns the parked message, or None if it does not exist any more, or never did."""
+        """Returns the parked message, or None if it no longer exists or never existed."""
         try:
             return self.log.at(number)
         except NumberRetired:
             return None
 
     def finish(self, numbers: Sequence[int], *, is_synced: bool = True) -> None:
-        """Marks these messages as done: with `is_synced`, also after a power cut."""
-        # Before a bit is set: a power cut must not give its number to another message.
+        """Marks these messages as done. With `is_synced` this also survives a power cut."""
+        # Synced before a bit is set: a power cut must not give the number of the message to another one.
         self.log.sync()
         self.done.set(np.array(numbers, np.int64))
         if is_synced:
             self.done.sync()
 
     def retire(self) -> None:
-        """Removes the blocks whose messages are all done, and their bits."""
+        """Removes the blocks whose messages are all done, and the bits of these messages."""
         open_from = self.done.first_open(self.log.end)
         if open_from > self.log.first:
             self.done.retire(before=self.log.retire(before=open_from))

@@ -14,6 +14,8 @@ from warren.queue.state.topic_view import TopicView
 from warren.storage import Log
 
 PAGE: Final = 1_000
+PAGE_SIZE_MAX: Final = 1 << 20
+"""Letters are read in pages of at most this many messages, and of this many bytes, but always one message."""
 
 
 class Letter(NamedTuple):
@@ -31,26 +33,26 @@ class Letter(NamedTuple):
 def letters(topic: TopicView, group: str | None, starts: Mapping[int, int] | None = None) -> Iterator[Letter]:
     """Yields the dead letters of a group of `topic`, or of all groups, that were not put back, the oldest first.
 
-    `starts` has the numbers to start from, by partition of the dead-letter topic.
+    `starts` holds the numbers to start from, by partition of the dead-letter topic.
     """
     name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
     if not topic.store.has_topic(name):
         return
-    known: dict[str, PutBack] = {}
+    put_back_by_group: dict[str, PutBack] = {}
     for partition, log in enumerate(topic.store.existing_topic(name).logs):
         for letter in _letters(log, (starts or {}).get(partition, 0)):
             if letter.topic != topic.name or group not in (None, letter.group):
                 continue
-            if letter.group not in known:
-                known[letter.group] = put_back(topic, letter.group)
-            if not known[letter.group].has(partition, letter.message.number, log):
+            if letter.group not in put_back_by_group:
+                put_back_by_group[letter.group] = put_back(topic, letter.group)
+            if not put_back_by_group[letter.group].has(partition, letter.message.number, log):
                 yield letter
 
 
 def _letters(log: Log, start: int) -> Iterator[Letter]:
     number, end = max(start, log.first), log.end
     while number < end:
-        messages = log.read(number, limit=PAGE)
+        messages = log.read(number, limit=PAGE, bytes_max=PAGE_SIZE_MAX)
         if not messages:
             return
         number = messages[-1].number + 1
@@ -78,7 +80,9 @@ def letter_of(message: Message) -> Letter | None:
 
 
 class PutBackPart(NamedTuple):
-    """What was put back of one partition of the dead-letter topic: all before `start`, and `numbers` after it."""
+    """The letters of one partition of the dead-letter topic that were put back: all before `start`, and `numbers` after
+    it.
+    """
 
     partition: int
     start: int
@@ -86,7 +90,7 @@ class PutBackPart(NamedTuple):
 
 
 class PutBack:
-    """Which dead letters of a group were put back, as its ledger says."""
+    """The dead letters of a group that were put back, according to its ledger."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
@@ -94,7 +98,7 @@ class PutBack:
     def start(self, partition: int, log: Log) -> int:
         """Returns the number before which all letters of a partition of the dead-letter topic were put back."""
         end = self._leases.redriven_ends.get(partition, 0)
-        # Beyond the end of the log: the topic was deleted, and this is a new one with the same name.
+        # The position is beyond the end of the log if the topic was deleted and this is a new one with the same name.
         return 0 if end > log.end else end
 
     def numbers(self, partition: int, log: Log) -> list[int]:
@@ -112,7 +116,7 @@ def put_back(topic: TopicView, group: str) -> PutBack:
 
 
 def seen_leases(topic: TopicView, group: str) -> Leases:
-    """Returns the present state of a queue group's ledger, without making or changing anything."""
+    """Returns the current state of a queue group's ledger, without creating or changing anything."""
     leases = Leases(Backoff(0, 0))
     directory = paths.leases_directory(paths.group_directory(topic.directory, group))
     if topic.filesystem.exists(directory):
@@ -125,12 +129,15 @@ def seen_leases(topic: TopicView, group: str) -> Leases:
 
 
 def put_back_parts(topic: TopicView, group: str) -> list[PutBackPart]:
-    """Returns what was put back by partition of the dead-letter topic: nothing if that topic does not exist."""
+    """Returns the letters that were put back, by partition of the dead-letter topic.
+
+    Empty if that topic does not exist.
+    """
     name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
     if not topic.store.has_topic(name):
         return []
-    known = put_back(topic, group)
+    letters = put_back(topic, group)
     return [
-        PutBackPart(number, known.start(number, log), known.numbers(number, log))
+        PutBackPart(number, letters.start(number, log), letters.numbers(number, log))
         for number, log in enumerate(topic.store.existing_topic(name).logs)
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from warren.errors import BadInput, CorruptRecord, NumberRetired, SettingsDiffer, TooLarge
+from warren.errors import BadInput, CorruptRecord, NeedsMemory, NumberRetired, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message
+from warren.queue.leases.lease_check import MessageKey
 from warren.queue.leases.lease_order import Lease
 from warren.queue.leases.lease_state import Burial, Leases, Redrive
 from warren.queue.state.append_once import append_once, written_count
@@ -15,7 +19,9 @@ from warren.queue.state.ledger import Ledger
 from warren.queue.state.settings import checked_name
 from warren.queue.state.shared_lock import SharedLock
 from warren.queue.state.topic_view import TopicView
+from warren.queue.state.waits import checked_count
 from warren.storage import Log
+from warren.storage.format.allowance import dropped_at_end, together_size_max
 from warren.storage.format.columns import Batch
 from warren.storage.format.limits import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX, MARKER_SIZE_MAX
 from warren.storage.format.packing import pack_batch
@@ -25,13 +31,19 @@ HEADER_PREFIX: Final = "warren.dead-"
 DAMAGE_HEADER: Final = "warren.damage"
 """The header of a letter whose message cannot be read, or is too large. It has no body, and is not put back."""
 REASON_SIZE_MAX: Final = 1000
-"""In bytes. The caller cuts a longer reason."""
+"""In bytes. A longer reason is cut."""
 BURIAL_COUNT_MAX: Final = 100
-"""How many messages become dead letters with one commit, at most."""
+BURIAL_BYTES_MAX: Final = 16 << 20
+"""How many messages, and about how many bytes, become dead letters with one commit, at most."""
 REDRIVE_COUNT_MAX: Final = 1000
 REDRIVE_BYTES_MAX: Final = 16 << 20
-"""How many messages, and about how many bytes, are put back with one commit, at most."""
+"""How many messages, and about how many bytes, are put back with one commit, at most. At least one is, of any size.
+
+They are all in memory at the same time. A thread of a broker reads fewer bytes together. If a message is larger, it
+raises NeedsMemory before anything has changed.
+"""
 LETTERS_PARTITION: Final = 0
+NOTHING_READ: Final[Mapping[MessageKey, Message | None]] = MappingProxyType({})
 
 
 def dead_letter_topic(topic: str, dead_letter: str) -> str:
@@ -40,10 +52,11 @@ def dead_letter_topic(topic: str, dead_letter: str) -> str:
 
 
 class Failure(NamedTuple):
-    """A message that is to become a dead letter, if its lease is still this one.
+    """A message that is to become a dead letter, if its lease has not changed.
 
-    If the holder of the lease asks for it (`by_holder`), the time of the lease does not count, because the lease may
-    be renewed at any moment. Otherwise the time ran out, and a lease that was renewed since then is another one.
+    If the holder of the lease asks for this (`by_holder`), the end time of the lease is not compared, because the lease
+    may be renewed at any moment. Otherwise the lease ran out, and a lease that was renewed since then is a different
+    one.
     """
 
     partition: int
@@ -53,7 +66,7 @@ class Failure(NamedTuple):
     by_holder: bool = False
 
     def is_leased_as(self, present: Lease | None) -> bool:
-        """Returns whether the ledger's present lease is this one.
+        """Returns whether the ledger still holds this lease.
 
         Compares by value, because a replay makes new objects.
         """
@@ -62,12 +75,19 @@ class Failure(NamedTuple):
         return present == self.lease
 
 
+@dataclass(slots=True)
+class Redriven:
+    """How many letters a redrive has put back so far. A call that is repeated with more memory continues it."""
+
+    count: int = 0
+
+
 class DeadLetters:
     """The dead letters of one group. Any thread may call; `lock` lets one process at a time work here.
 
-    An append is first announced by an intent in the ledger, which is synced. A process that holds the lock and finds an
-    intent finishes it, because no other process can be at work on it. The marker of the appended records says how many
-    of them are there already.
+    Each append is announced by an intent in the ledger, which is synced first. A process that holds the lock and finds
+    an intent finishes it, because no other process can be at work on it. The marker of the appended records shows how
+    many of them were written.
     """
 
     def __init__(self, topic: TopicView, group: str, ledger: Ledger, leases: Leases, lock: SharedLock) -> None:
@@ -76,16 +96,16 @@ class DeadLetters:
 
     @property
     def topic(self) -> TopicView:
-        """The dead-letter topic, which is made on first use."""
+        """The dead-letter topic, created on first use."""
         source = self._topic
         store, name = source.store, letters_name(source)
         if not store.has_topic(name):
-            # With room for the headers that are added to the message.
+            # Leaves room for the headers that are added to the message.
             block_size = min(max(2 * source.settings.block_size, BLOCK_SIZE_DEFAULT), BLOCK_SIZE_MAX)
             try:
                 return store.topic(name, 1, version=2, durability=source.settings.durability, block_size=block_size)
             except SettingsDiffer:
-                # Another process has made it at the same moment, with settings of its own.
+                # Another process has created it at the same moment, with its own settings.
                 pass
         return store.topic(name)
 
@@ -98,32 +118,58 @@ class DeadLetters:
 
     # --- To the dead ---
 
-    def bury(self, failed: Sequence[Failure]) -> list[Failure]:
-        """Turns the messages whose lease is still the same into dead letters, and returns them."""
+    def bury(self, failed: Sequence[Failure]) -> tuple[list[Failure], int]:
+        """Turns those messages whose lease has not changed into dead letters: as many as one commit takes.
+
+        Returns them, and how many of `failed` were tried.
+        """
         log = self._log()
-        with self._lock:
+        with self._lock, dropped_at_end():
             self._finish_all()
+            messages = self._read(failed)
+            tried = failed[: len(messages)]
             with self._ledger.changing():
-                buried = [each for each in failed if each.is_leased_as(self._leases.of(each.partition, each.number))]
+                buried = [each for each in tried if each.is_leased_as(self._leases.of(each.partition, each.number))]
                 if buried:
                     letters = [(each.partition, each.number, each.lease.attempt, each.reason) for each in buried]
                     self._ledger.add("bury", {"id": uuid.uuid4().hex, "since": log.end, "letters": letters})
-            self._finish_all()
-        return buried
+            places = [(each.partition, each.number) for each in tried]
+            self._finish_all(dict(zip(places, messages, strict=True)))
+        return buried, len(tried)
+
+    def _read(self, failed: Sequence[Failure]) -> list[Message | None]:
+        """Returns the first of these messages, as many as become letters with one commit; None for a retired one."""
+        messages: list[Message | None] = []
+        size, size_max = 0, min(BURIAL_BYTES_MAX, together_size_max() or BURIAL_BYTES_MAX)
+        for each in failed[:BURIAL_COUNT_MAX]:
+            try:
+                message = self._message(each.partition, each.number)
+            except NeedsMemory:
+                if not messages:
+                    raise
+                break
+            messages.append(message)
+            size += 0 if message is None else len(message.body)
+            if size >= size_max:
+                break
+        return messages
 
     def finish(self) -> None:
-        """Finishes what this process or another one began and did not finish."""
+        """Finishes what this process or another one began and did not complete."""
         with self._lock:
             self._finish_all()
 
-    def _finish_all(self) -> None:
+    def _finish_all(self, read: Mapping[MessageKey, Message | None] = NOTHING_READ) -> None:
+        """Finishes what was begun. `read` are messages that were read already, by partition and number."""
         self._ledger.look()
         for id, burial in list(self._leases.burials.items()):
-            self._append_letters(id, burial)
+            with dropped_at_end():
+                self._append_letters(id, burial, read)
         for id, redrive in list(self._leases.redrives.items()):
-            self._put_back(id, redrive)
+            with dropped_at_end():
+                self._put_back(id, redrive, self._decided(redrive))
 
-    def _append_letters(self, id: str, burial: Burial) -> None:
+    def _append_letters(self, id: str, burial: Burial, read: Mapping[MessageKey, Message | None]) -> None:
         log, marker = self._log(), bytes.fromhex(id)
         # The intent must be on disk before the records that it announces.
         self._ledger.sync()
@@ -131,16 +177,20 @@ class DeadLetters:
         letters = [
             _letter(message, self._group, attempts, reason)
             for partition, number, attempts, reason in missing
-            if (message := self._message(partition, number)) is not None
+            if (message := self._read_before(read, partition, number)) is not None
         ]
         if letters:
             try:
                 log.append_many(**_batch(letters)._asdict(), marker=marker)
             except TooLarge:
-                # A letter that is too large would keep all others of the group waiting for ever.
+                # A letter that is too large would block all others of the group.
                 log.append_many(**_batch([_taken_by(log, letter) for letter in letters])._asdict(), marker=marker)
         log.sync()
         self._done("buried", id)
+
+    def _read_before(self, read: Mapping[MessageKey, Message | None], partition: int, number: int) -> Message | None:
+        place = partition, number
+        return read[place] if place in read else self._message(partition, number)
 
     def _message(self, partition: int, number: int) -> Message | None:
         """Returns the message, or None if it was retired. If it is damaged, the message has no content."""
@@ -162,53 +212,71 @@ class DeadLetters:
 
     # --- And back ---
 
-    def redrive_numbers(self, partition: int, numbers: Sequence[int]) -> int:
-        """Puts these letters of a partition back, if they are this group's and not put back yet. Returns how many."""
+    def redrive(self, done: Redriven, limit: int | None, numbers: Mapping[int, Sequence[int]] | None) -> None:
+        """Puts letters of this group back into the partitions they came from, until `done` has up to `limit`.
+
+        With `numbers`, by partition, only these. Raises BadInput if both are given, or `limit` is no number.
+        """
+        if limit is not None:
+            checked_count("limit", limit, 1, math.inf)
+        if limit is not None and numbers is not None:
+            raise BadInput("pass either limit or numbers")
+        if numbers is None:
+            self._redrive_first(limit, done)
+        for partition, each in (numbers or {}).items():
+            self._redrive_numbers(partition, each, done)
+
+    def _redrive_numbers(self, partition: int, numbers: Sequence[int], done: Redriven) -> None:
+        """Puts these letters of a partition back, if they are this group's and not put back yet."""
         self._topic.check_takes_puts()
-        count = 0
         with self._lock:
             self._finish_all()
             log = self.topic.partition(partition)
             start = self._start(partition, log)
             waiting = sorted({number for number in numbers if number >= start})
             while waiting:
-                page = self._page(log, waiting)
-                letters = self._left(partition, log, page)
-                waiting = [number for number in waiting if number > page[-1].number] if page else []
-                if letters:
-                    start, end = letters[0].number, letters[-1].number + 1
-                    chosen = [letter.number for letter in letters]
-                    self._decide(Redrive(partition, start, end, self._source_ends(letters), chosen))
-                    count += len(letters)
-        return count
+                with dropped_at_end():
+                    page = self._page(log, waiting)
+                    letters = self._left(partition, log, page)
+                    waiting = [number for number in waiting if number > page[-1].number] if page else []
+                    if letters:
+                        start, end = letters[0].number, letters[-1].number + 1
+                        chosen = [letter.number for letter in letters]
+                        self._decide(Redrive(partition, start, end, self._source_ends(letters), chosen), letters)
+                        done.count += len(letters)
 
     def _page(self, log: Log, numbers: Sequence[int]) -> list[Message]:
         """Returns the first of these letters that still exist, as many as are put back with one commit."""
         page: list[Message] = []
-        size = 0
+        size, size_max = 0, _redrive_bytes_max()
         for number in numbers:
-            letter = log.at(number) if number >= log.first else None
+            try:
+                letter = log.at(number) if number >= log.first else None
+            except NeedsMemory:
+                if not page:
+                    raise
+                break
             if letter is not None:
                 page.append(letter)
                 size += len(letter.body)
-            if size >= REDRIVE_BYTES_MAX or len(page) == REDRIVE_COUNT_MAX:
+            if size >= size_max or len(page) == REDRIVE_COUNT_MAX:
                 break
         return page
 
-    def redrive(self, limit: int | None) -> int:
-        """Puts up to `limit` letters of this group back into the partitions they came from. Returns how many."""
+    def _redrive_first(self, limit: int | None, done: Redriven) -> None:
+        """Puts the first letters of this group back, until `done` has up to `limit`."""
         self._topic.check_takes_puts()
-        count = 0
         with self._lock:
             self._finish_all()
             for partition, log in enumerate(self.topic.logs):
                 end = log.end
-                while limit is None or count < limit:
-                    redriven = self._redrive_page(partition, log, end, None if limit is None else limit - count)
+                while limit is None or done.count < limit:
+                    with dropped_at_end():
+                        left = None if limit is None else limit - done.count
+                        redriven = self._redrive_page(partition, log, end, left)
                     if redriven is None:
                         break
-                    count += redriven
-        return count
+                    done.count += redriven
 
     def _redrive_page(self, partition: int, log: Log, end: int, limit: int | None) -> int | None:
         """Puts back some letters of one partition, and returns how many. Returns None if none is left before `end`."""
@@ -218,49 +286,65 @@ class DeadLetters:
             return None
         ours = self._left(partition, log, page)[:limit]
         stop = ours[-1].number + 1 if limit is not None and len(ours) == limit else page[-1].number + 1
-        self._decide(Redrive(partition, start, stop, self._source_ends(ours)))
+        self._decide(Redrive(partition, start, stop, self._source_ends(ours)), ours)
         return len(ours)
 
     def _start(self, partition: int, log: Log) -> int:
         """Returns the number before which all letters were put back, or were retired."""
         start = self._leases.redriven_ends.get(partition, 0)
-        # Beyond the end of the log: the topic was deleted, and this is a new one with the same name.
+        # The position is beyond the end of the log if the topic was deleted and this is a new one with the same name.
         return log.first if start > log.end else max(start, log.first)
 
     def _source_ends(self, letters: Sequence[Message]) -> list[tuple[int, int]]:
         sources = sorted({_source_partition(letter) for letter in letters})
         return [(source, self._topic.partition(source).end) for source in sources]
 
-    def _decide(self, redrive: Redrive) -> None:
+    def _decide(self, redrive: Redrive, letters: Sequence[Message]) -> None:
         id = uuid.uuid4().hex
         with self._ledger.changing():
             self._ledger.add("redrive", {"id": id, "redrive": redrive})
-        self._put_back(id, redrive)
+        self._put_back(id, redrive, letters)
 
-    def _put_back(self, id: str, redrive: Redrive) -> None:
+    def _decided(self, redrive: Redrive) -> list[Message]:
+        """Returns the letters of a redrive that another call has decided."""
+        log, page = self.topic.logs[redrive.partition], list[Message]()
+        if redrive.numbers is None:
+            # One call may return fewer than the decision has, if the thread may not read all of them.
+            start = redrive.start
+            while letters := self._letters(log, start, redrive.end):
+                page += letters
+                start = letters[-1].number + 1
+        else:
+            for number in redrive.numbers:
+                letter = log.at(number) if number >= log.first else None
+                page += [] if letter is None else [letter]
+        return self._left(redrive.partition, log, page)
+
+    def _put_back(self, id: str, redrive: Redrive, letters: Sequence[Message]) -> None:
         # The intent must be on disk before the records that it announces.
         self._ledger.sync()
-        log, marker = self.topic.logs[redrive.partition], bytes.fromhex(id)
-        page = self._letters(log, redrive.start, redrive.end) if redrive.numbers is None else []
-        page += self._page(log, redrive.numbers or [])
-        letters = self._left(redrive.partition, log, page)
+        marker = bytes.fromhex(id)
         for partition, since in redrive.since:
             source = self._topic.partition(partition)
-            messages = [_revived(letter) for letter in letters if _source_partition(letter) == partition]
+            messages = [
+                letter._replace(headers=_without_ours(letter.headers))
+                for letter in letters
+                if _source_partition(letter) == partition
+            ]
             append_once(source, _batch(messages), marker, since, id_of=lambda row: f"{id}-{row}")
             source.sync()
         self._done("redriven", id)
 
     def _letters(self, log: Log, start: int, end: int) -> list[Message]:
-        """Returns the letters from `start` up to `end` that still exist, or the first ones if they are many bytes."""
+        """Returns the letters from `start` up to `end` that still exist, up to a limit of bytes."""
         start = max(start, log.first)
         if start >= end:
             return []
-        letters = log.read(start, limit=min(end - start, REDRIVE_COUNT_MAX), bytes_max=REDRIVE_BYTES_MAX)
+        letters = log.read(start, limit=min(end - start, REDRIVE_COUNT_MAX), bytes_max=_redrive_bytes_max())
         return [letter for letter in letters if letter.number < end]
 
     def _left(self, partition: int, log: Log, letters: Sequence[Message]) -> list[Message]:
-        """Returns the letters that are this group's and were not put back one by one."""
+        """Returns those letters that belong to this group and were not put back one by one."""
         picked = picked_numbers(self._leases, partition, log)
         return [letter for letter in letters if letter.number not in picked and self._is_ours(letter)]
 
@@ -275,6 +359,11 @@ class DeadLetters:
         )
 
 
+def _redrive_bytes_max() -> int:
+    """Returns how many bytes of letters the thread may put back with one commit."""
+    return min(REDRIVE_BYTES_MAX, together_size_max() or REDRIVE_BYTES_MAX)
+
+
 def picked_numbers(leases: Leases, partition: int, log: Log) -> Collection[int]:
     """Returns the letters of a partition that were put back one by one."""
     picked = leases.redriven_numbers.get(partition, ())
@@ -285,7 +374,7 @@ def letters_name(topic: TopicView) -> str:
     """Returns the name of the dead-letter topic. Raises BadInput if the topic cannot have one."""
     name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
     if name == topic.name:
-        raise BadInput(f"topic {name!r} cannot have its own dead letters: name another one with dead_letter=…")
+        raise BadInput(f"topic {name!r} cannot have its own dead letters: set dead_letter to another name")
     return checked_name("dead-letter topic", name)
 
 
@@ -307,7 +396,9 @@ def _letter(message: Message, group: str, attempts: int, reason: str) -> Message
 
 
 def _taken_by(log: Log, letter: Message) -> Message:
-    """Returns the letter, without its content if that is too large for the log: Kafka clients may put such bodies."""
+    """Returns the letter, without its content if the log has no room for it. Kafka clients may put
+    bodies that large.
+    """
     try:
         (packed,) = pack_batch(_batch([letter]), "", 0, log.record_size_max)
         if record_size(packed) + MARKER_SIZE_MAX <= log.record_size_max:
@@ -323,20 +414,16 @@ def _without_ours(headers: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: value for name, value in headers.items() if not name.startswith(HEADER_PREFIX)}
 
 
-def _fitting(kept: dict[str, bytes], added: Mapping[str, bytes]) -> dict[str, bytes]:
+def _fitting(headers: dict[str, bytes], added: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns both together. If there is no room for all headers, the last ones of the message are dropped."""
-    while kept:
+    while headers:
         try:
-            pack_headers({**kept, **added})
+            pack_headers({**headers, **added})
         except TooLarge:
-            kept.popitem()
+            headers.popitem()
         else:
             break
-    return {**kept, **added}
-
-
-def _revived(letter: Message) -> Message:
-    return letter._replace(headers=_without_ours(letter.headers))
+    return {**headers, **added}
 
 
 def _batch(messages: Sequence[Message]) -> Batch:

@@ -11,7 +11,7 @@ from warren.storage.format.checksum import crc32c
 def key_hash(key: bytes) -> int:
     """Returns a hash that stands for a key.
 
-    If two keys have the same hash, their messages wait for each other: no harm.
+    If two keys have the same hash, their messages wait for each other, which does no harm.
     """
     return crc32c(key)
 
@@ -19,7 +19,7 @@ def key_hash(key: bytes) -> int:
 class KeyOrder:
     """The outstanding messages of each key in one partition, by number.
 
-    Only the first message of a key may be handed out. Messages without a key are not in here.
+    Only the first message of a key may be handed out. Messages without a key are not included.
     """
 
     def __init__(self) -> None:

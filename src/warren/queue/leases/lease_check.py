@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from warren.clock import Duration, seconds_of
 from warren.errors import BadInput, LeaseLost
@@ -13,6 +14,7 @@ from warren.queue.state.group_settings import LEASE_S_MAX
 
 MessageKey = tuple[int, int]
 """A partition and a number in it."""
+T = TypeVar("T")
 
 
 def still_leased(leases: Leases, topic: str, messages: Sequence[Message]) -> tuple[list[Span], list[MessageKey]]:
@@ -26,26 +28,26 @@ def still_leased(leases: Leases, topic: str, messages: Sequence[Message]) -> tup
     if span is not None:
         return [span], []
     outstanding = leases.outstanding
-    kept: set[MessageKey] = set()
+    places: set[MessageKey] = set()
     lost: list[MessageKey] = []
     message: Any
     for message in messages:
         if not isinstance(message, Message) or message.topic != topic or message.partition not in outstanding:
-            raise BadInput(f"{message!r} is no message of topic {str(topic)!r}")
+            raise BadInput(f"{message!r} is not a message of topic {str(topic)!r}")
         place = message.partition, message.number
         lease = outstanding[message.partition].get(message.number)
         is_leased = lease is not None and lease.attempt == message.attempt and lease.kind == LEASED
-        if is_leased and place not in kept:
-            kept.add(place)
+        if is_leased and place not in places:
+            places.add(place)
         else:
             lost.append(place)
-    return spans_of(kept), lost
+    return spans_of(places), lost
 
 
 def _one_span(leases: Leases, topic: str, messages: Sequence[Message]) -> Span | None:
-    """Returns the messages as one span if they have consecutive numbers and all share one lease; otherwise None.
+    """Returns the messages as one span if they have consecutive numbers and share one lease; otherwise None.
 
-    This is the common case: the messages of one take. It saves a look at each message.
+    This is the common case: the messages of one take. It avoids a check of each message.
     """
     if set(map(type, messages)) != {Message}:
         return None
@@ -64,17 +66,27 @@ def _one_span(leases: Leases, topic: str, messages: Sequence[Message]) -> Span |
     return [partition, start, end] if set(map(id, map(outstanding.get, numbers))) == {id(lease)} else None
 
 
-def settle_each(messages: Sequence[Message], settle: Callable[[Message], None]) -> None:
-    """Calls `settle` for every message. Raises one LeaseLost that names all messages whose lease was lost."""
-    errors: list[LeaseLost] = []
-    for message in messages:
-        try:
-            settle(message)
-        except LeaseLost as error:
-            errors.append(error)
-    if errors:
-        places = [place for error in errors for place in error.places]
-        raise LeaseLost(errors[0].topic, errors[0].group, places)
+class Settlement(Generic[T]):
+    """Messages that are settled one by one. A call that stops at one of them may be repeated and continues with it."""
+
+    def __init__(self, messages: Iterable[T]) -> None:
+        self._waiting = deque(messages)
+        self._errors: list[LeaseLost] = []
+
+    def settle_rest(self, settle: Callable[[T], None]) -> None:
+        """Calls `settle` for every message that is left. Raises one LeaseLost that names all whose lease was lost.
+
+        Raises every other error immediately, such as NeedsMemory.
+        """
+        while self._waiting:
+            try:
+                settle(self._waiting[0])
+            except LeaseLost as error:
+                self._errors.append(error)
+            self._waiting.popleft()
+        if self._errors:
+            places = [place for error in self._errors for place in error.places]
+            raise LeaseLost(self._errors[0].topic, self._errors[0].group, places)
 
 
 def checked_us(duration: Duration) -> int:

@@ -12,8 +12,8 @@ STALE_COUNT_MAX: Final = 1000
 class Lease(NamedTuple):
     """The lease of messages that were handed out together, which share this object.
 
-    `time_us` is when a lease runs out, or from when on a waiting message may be handed out, by the steady clock; 0 is
-    at once. `owner` is the session that has the messages, or the transaction that holds them.
+    `time_us` is when a lease runs out, or when a waiting message may be handed out, by the steady clock; 0 means
+    immediately. `owner` is the session that has the messages, or the transaction that holds them.
     """
 
     kind: str
@@ -36,9 +36,9 @@ Outstanding = Mapping[int, Mapping[int, Lease]]
 
 
 class LeaseOrder:
-    """Runs sorted by time. A number in a run is valid only while it still has the lease object that it was pushed with.
+    """Runs sorted by time. A number in a run is valid only while it has the lease object that it was pushed with.
 
-    So an acknowledgement need not remove anything here. `is_overgrown` says when most runs are stale.
+    So an acknowledgement need not remove anything here. `is_overgrown` becomes true when most runs are stale.
     """
 
     def __init__(self, outstanding: Outstanding) -> None:

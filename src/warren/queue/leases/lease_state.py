@@ -12,7 +12,7 @@ from warren.queue.leases.lease_order import Lease, LeaseOrder, LeaseRun
 from warren.queue.state.ledger import LedgerEvent
 
 Span = list[int]
-"""A partition, the first number, and the number behind the last: a list, because JSON makes lists."""
+"""A partition, the first number, and the number after the last: a list, because JSON makes lists."""
 LEASED: Final = "leased"
 """A worker has the message, or had it when the lease ran out."""
 WAITING: Final = "waiting"
@@ -45,10 +45,12 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = {
     (HELD, "done"): DONE,
     (DYING, "done"): DONE,
 }
-"""What an event makes of a message. "commit" and "abort" are the two outcomes of the event "finish".
+"""The state into which an event turns the state of a message. "commit" and "abort" are the two outcomes of the event
+"finish".
 
-A missing pair leaves the message as it is. That is no error, because a ledger outlives its log: after a power cut the
-log may have given the number of a lost message to a new one, which an event about the lost message does not concern.
+A missing pair leaves the message unchanged. That is not an error, because a ledger outlives its log: after a power cut
+the log may have given the number of a lost message to a new one, to which an event about the lost message does not
+apply.
 """
 TO_BE_HANDED_OUT: Final = (LEASED, WAITING, FREED)
 BEHIND: Final = Lease(WAITING, 0, 0, "")
@@ -91,7 +93,7 @@ class Backoff(NamedTuple):
 
 
 class Burial(NamedTuple):
-    """Messages that are to become dead letters. `since` is the end of the dead-letter log when that was decided.
+    """Messages that are to become dead letters. `since` is the end of the dead-letter log at the time of that decision.
 
     A letter is a partition, a number in it, the failed attempts, and the reason.
     """
@@ -106,7 +108,7 @@ class Burial(NamedTuple):
 class Redrive(NamedTuple):
     """Dead letters of one partition, from `start` up to `end`, that are to be put back: all of them, or only `numbers`.
 
-    `since` has the end of each partition that they may go to, at the time of the decision.
+    `since` holds the end of each partition that they may go to, at the time of that decision.
     """
 
     partition: int
@@ -123,7 +125,7 @@ class Leases:
     callers read it within the ledger's `changing`. `backoff` is for leases that run out; an event contains every other
     wait.
 
-    The times of leases are µs of the steady clock, so that setting the wall clock ends no lease. The steady clock
+    The times of leases are µs of the steady clock, so that a change of the wall clock ends no lease. The steady clock
     starts with the machine. After a restart all times are shifted by `gap_us`, which is how far the wall clock was
     ahead of the steady clock. It is 0 in ledgers of earlier releases, whose leases have wall time.
     """
@@ -160,14 +162,14 @@ class Leases:
         self.keys: dict[int, KeyOrder] = {partition: KeyOrder() for partition in self.next}
         self.boot: str = snapshot.get("boot", "")
         self.recovered: str = snapshot.get("recovered", "")
-        """The recoveries of the topic's logs that the group has seen."""
+        """The recoveries of the topic's logs that the group has taken into account."""
         self.taken_us: int = snapshot.get("taken", 0)
         self.gap_us: int = snapshot.get("gap", 0)
         self.held: dict[str, list[Span]] = dict(snapshot.get("held", {}))
         self.burials = {id: Burial(*fields) for id, fields in snapshot.get("burials", {}).items()}
         self.redrives = {id: Redrive(*fields) for id, fields in snapshot.get("redrives", {}).items()}
         self.redriven_ends: dict[int, int] = dict(snapshot.get("redriven", ()))
-        # By partition, letters after that end that were put back one by one.
+        # By partition: letters after that end that were put back one by one.
         self.redriven_numbers = {partition: set(numbers) for partition, numbers in snapshot.get("picked", ())}
         for *fields, spans in snapshot.get("leases", ()):
             lease = Lease(*fields)
@@ -231,7 +233,7 @@ class Leases:
         return self._order.pop_due(now_us, limit)
 
     def earliest_us(self) -> int | None:
-        """Returns when the next message may be handed out again: None if there is none, 0 if that is not known."""
+        """Returns when the next message may be handed out again: None if there is none, 0 if the time is not known."""
         return 0 if self._order is None else self._order.earliest_us()
 
     def reorder(self) -> None:
@@ -264,7 +266,9 @@ class Leases:
         self._push(partition, start, end, lease)
 
     def _change(self, cause: str, spans: Iterable[Span], change: Callable[[Lease], Lease] | None = None) -> None:
-        """Changes the messages of the spans as TRANSITIONS says. `change` sets each field of a lease but its kind."""
+        """Changes the messages of the spans as TRANSITIONS says. `change` sets every field of a
+        lease except its kind.
+        """
         for partition, start, end in spans:
             leases = self.outstanding[partition]
             for first, last, lease in list(_runs(leases, range(start, end))):
@@ -293,19 +297,22 @@ class Leases:
             self.outstanding[partition], self.keys[partition] = {}, KeyOrder()
 
     def _boot(self, event: LedgerEvent) -> None:
-        """The machine was restarted, so leases use its new steady clock."""
+        """The machine was restarted: moves the leases to its new steady clock."""
         self.boot = event["boot"]
         if "steady" in event:
             self._go_by(event["at"] - event["steady"])
         self._lose(event["ends"])
 
     def _recovered(self, event: LedgerEvent) -> None:
-        """Logs were recovered since the group looked. Those in `ends` lost messages that were handed out."""
+        """Logs were recovered since the last check. Those in `ends` lost messages that were handed out."""
         self.recovered = event["recovered"]
         self._lose(event["ends"])
 
     def _lose(self, ends: Iterable[tuple[int, int]]) -> None:
-        """Each partition in `ends` lost the messages from that number on. New messages get these numbers."""
+        """Removes the messages from each number in `ends` on, because its partition lost them.
+
+        New messages get these numbers.
+        """
         for partition, end in ends:
             self.next[partition] = end
             self._remove(spans_of((partition, number) for number in self.outstanding[partition] if number >= end))
@@ -314,7 +321,7 @@ class Leases:
         """Shifts the times of all leases to a steady clock that is `gap_us` behind the wall clock."""
         shift_us, self.gap_us = self.gap_us - gap_us, gap_us
         for partition, start, end, lease in list(self._all_runs()):
-            # 0 means "at once" by any clock.
+            # 0 means "immediately" by any clock.
             if lease.time_us and shift_us:
                 self._put(partition, start, end, lease._replace(time_us=lease.time_us + shift_us))
 
@@ -337,7 +344,7 @@ class Leases:
             self._put(partition, start, end, Lease(LEASED, until_us, attempt, owner))
 
     def _done(self, event: LedgerEvent) -> None:
-        # TRANSITIONS has DONE for every kind, so there is no need to look at each lease. Acknowledging must be fast.
+        # TRANSITIONS maps every kind to DONE, so the leases need not be checked one by one. Acknowledging must be fast.
         self._remove(event["spans"])
 
     def _nack(self, event: LedgerEvent) -> None:
@@ -391,7 +398,7 @@ class Leases:
 
 
 def _runs(leases: Mapping[int, Lease], numbers: Iterable[int]) -> Iterator[tuple[int, int, Lease]]:
-    """Yields runs of these numbers, which are sorted, that share a lease. Skips what is not outstanding."""
+    """Yields runs of these sorted numbers that share a lease. Skips messages that are not outstanding."""
     start, end, shared = 0, 0, None
     for number in numbers:
         lease = leases.get(number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -11,7 +10,6 @@ from typing import Final, Self, overload
 
 from warren.clock import Duration, steady_us
 from warren.errors import (
-    BadInput,
     GroupClosed,
     LeaseLost,
     LogClosed,
@@ -22,7 +20,7 @@ from warren.errors import (
     WarrenError,
 )
 from warren.message import Message, named
-from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, DeadLetters, Failure, checked_reason, letters_name
+from warren.queue.leases.dead_letters import DeadLetters, Failure, Redriven, checked_reason, letters_name
 from warren.queue.leases.lease_check import MessageKey, checked_us, still_leased
 from warren.queue.leases.lease_order import Lease
 from warren.queue.leases.lease_state import FREED, WAITING, Backoff, Leases, Span
@@ -42,7 +40,7 @@ from warren.storage.read.messages import ScanRoom
 LOOK_S: Final = 0.25
 """How often the group checks whether a session that holds leases has died."""
 FLOOR_S: Final = 5.0
-"""How often the readers are moved that say to retention what the group has consumed."""
+"""How often the readers that protect unread messages from retention are moved."""
 ITERATION_WAIT_S: Final = 1.0
 
 
@@ -52,7 +50,7 @@ class QueueGroup:
     A message that was taken is leased (visibility timeout) for `lease_s`. The lease is renewed while the program refers
     to the message (`renewal.py`). Once the message is acknowledged, as durably as the topic's settings say, it is never
     handed out again. Otherwise it is handed out again when the lease runs out, when the session that took it ends, or
-    when it is given back. After `attempts_max` attempts it becomes a dead letter instead, exactly once.
+    when the worker gives it back. After `attempts_max` attempts it becomes a dead letter instead, exactly once.
     """
 
     def __init__(self, topic: LeasingTopic, name: str, settings: GroupSettings) -> None:
@@ -63,7 +61,7 @@ class QueueGroup:
         directory = paths.group_directory(topic.directory, name)
         self._leases = Leases(self._backoff)
         durability = topic.settings.durability
-        # With `commit`, each acknowledgement waits for a sync itself, so that many share one.
+        # With `commit`, each acknowledgement waits for a sync itself, so that several share one.
         is_interval = Durability.parse(durability).mode == "interval"
         self._ledger = Ledger(
             paths.leases_directory(directory),
@@ -74,29 +72,28 @@ class QueueGroup:
         )
         self._dead_lock = SharedLock(filesystem, paths.dead_letter_lock(directory), self._clock)
         self._dead = DeadLetters(topic, name, self._ledger, self._leases, self._dead_lock)
-        self._chooser = MessageChooser(topic, name, settings, self._ledger, self._leases)
+        self.chooser = MessageChooser(topic, name, settings, self._ledger, self._leases)
         self._look_s = 0.0
         self._floor_s = self._clock.steady_s() + FLOOR_S
         self._floors: dict[int, int] = {}
-        """By partition, where the readers were moved last."""
+        """The position of each partition's reader at the last move."""
         self._logs = topic.logs
         self._is_closed = False
         self._begin()
         process_residents().register(self)
 
     def _begin(self) -> None:
-        with self._changing():
-            is_new = self._chooser.begin()
-            self._chooser.look_for_restart()
-            self._chooser.look_for_loss()
+        with self._usable(), self._ledger.changing():
+            is_new = self.chooser.begin()
+            self.chooser.look_for_restart()
+            self.chooser.look_for_loss()
         if is_new:
-            # The place where the group began must be on disk, because the group gets everything that is put from now
-            # on.
+            # The start of the group must be on disk, because the group receives every message that is put from now on.
             self._ledger.sync()
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Raises GroupClosed or StoreClosed if one of them is closed, and NoSuchTopic if the topic was deleted."""
+        """Raises GroupClosed, StoreClosed or NoSuchTopic if the group or the store is closed or the topic deleted."""
         try:
             if self._is_closed:
                 raise GroupClosed(self.topic.name, self.name)
@@ -109,13 +106,8 @@ class QueueGroup:
                 raise
             raise NoSuchTopic(self.topic.name) from error
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self._usable(), self._ledger.changing():
-            yield
-
     def _now_us(self) -> int:
-        """Returns the present time on the clock of leases."""
+        """Returns the current time on the clock of leases."""
         return steady_us(self._clock)
 
     # --- Taking ---
@@ -129,9 +121,9 @@ class QueueGroup:
     ) -> Message | list[Message] | None:
         """Leases one message, or up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
-        Returns None, or an empty list, if none came. The `attempt` of a message says how often it was handed out, this
-        time included. Leases are renewed while the caller refers to one of the messages and this group is open, for up
-        to `renew_s_max` of the settings. With `renew=False` they run out after `lease_s`.
+        Returns None, or an empty list, if none came. The `attempt` of a message counts how often it was handed out,
+        including this time. Leases are renewed while the caller refers to one of the messages and this group is open,
+        for up to `renew_s_max` of the settings. With `renew=False` they run out after `lease_s`.
         """
         count = 1 if limit is None else checked_count("limit", limit, 1, IN_FLIGHT_MAX)
         deadline = Deadline(self._clock, True, wait)
@@ -154,7 +146,7 @@ class QueueGroup:
     def take_within(self, limit: int, room: ScanRoom) -> list[Message]:
         """Does what `take` does without a wait and without renewal, and scans no more than `room` allows.
 
-        If the filter used up `room`, there may be more messages: the next call goes on from there.
+        If the filter used up `room`, there may be more messages: the next call continues from there.
         """
         count = checked_count("limit", limit, 1, IN_FLIGHT_MAX)
         deadline = Deadline(self._clock, False, None)
@@ -166,29 +158,37 @@ class QueueGroup:
 
     def _take(self, count: int, deadline: Deadline, room: ScanRoom) -> list[Message] | None:
         """Returns messages; an empty list if the deadline has passed; None if the caller should try again."""
-        self._free_the_dead()
+        if self._clock.steady_s() >= self._look_s:
+            self._free_the_dead()
         if self._leases.burials or self._leases.redrives:
             self._dead.finish()
         self._logs = self.topic.logs
         if self._clock.steady_s() >= self._floor_s:
             self._move_readers()
-        chosen = self._chooser.choose(count, room)
+        chosen = self.chooser.choose(count, room)
         try:
-            messages = self._chooser.read(chosen)
+            messages = self.chooser.read(chosen)
         except NeedsMemory:
             self.give_back(self._named_all(chosen))
             raise
         if chosen.failed:
             self._bury_besides(messages, chosen.failed)
         left_s = deadline.left_s()
+        if messages:
+            self._sync_lease()
         if messages or (chosen.is_over and not left_s):
             return messages
         if chosen.is_over:
             self._wait(chosen, left_s)
         return None
 
+    def _sync_lease(self) -> None:
+        """Syncs the ledger if clients may outlive this process: then the next master has their leases."""
+        if self.topic.waits_for_replicas:
+            self._ledger.sync()
+
     def _named_all(self, chosen: Choice) -> list[Message]:
-        """Returns the messages of a choice, without the content of those that were not read."""
+        """Returns the messages of a choice. Those that were not read have no content."""
         topic = str(self.topic.name)
         unread = [
             named(topic, partition, number, attempt)
@@ -201,36 +201,35 @@ class QueueGroup:
         try:
             self._bury(failed)
         except WarrenError:
-            # The caller gets the messages that it took. The failed ones are found again by a later take, and so is the
-            # error.
+            # The caller gets the messages that it took. A later take finds the failed ones, and the error, again.
             if not messages:
                 raise
 
     def _free_the_dead(self) -> None:
         """Frees the leases of sessions that have died."""
-        if self._clock.steady_s() < self._look_s:
-            return
         self._look_s = self._clock.steady_s() + LOOK_S
         self.topic.see_partitions()
         self._ledger.look()
         session = self.topic.store.session
-        dead = [owner for owner in list(self._leases.owners) if not session.is_alive(owner)]
+        # The sessions of an earlier master are dead, but its clients live: their leases end with their time.
+        owners = () if self.topic.store.is_replicated else list(self._leases.owners)
+        dead = [owner for owner in owners if not session.is_alive(owner)]
         if not dead:
             return
-        # What a dead session had committed counts as acknowledged, so it is settled first.
+        # Acknowledgements that a dead session had committed count, so they are settled first.
         self.topic.store.settle()
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             self._ledger.add("free", {"owners": dead, "at": self._now_us(), "backoff": self._backoff})
 
     def _bury(self, failed: Sequence[Failure]) -> list[Failure]:
         is_done = False
         try:
-            buried = self._dead.bury(failed[:BURIAL_COUNT_MAX])
-            is_done = len(failed) <= BURIAL_COUNT_MAX
+            buried, tried = self._dead.bury(failed)
+            is_done = tried == len(failed)
             return buried
         finally:
             if not is_done:
-                # The messages that were not buried now are found again by the next take.
+                # A later take finds the messages that were not buried now.
                 self._leases.reorder()
 
     def _wait(self, chosen: Choice, left_s: float) -> None:
@@ -239,7 +238,7 @@ class QueueGroup:
         wait_for_any(chosen.ends, min(left_s, LOOK_S), self._clock)
 
     def __iter__(self) -> Iterator[Message]:
-        """Yields messages without end, until the group or its store is closed. The caller acknowledges each."""
+        """Yields messages until the group or its store is closed. The caller acknowledges each."""
         while not self._is_closed:
             try:
                 message = self.take(wait=ITERATION_WAIT_S)
@@ -251,7 +250,7 @@ class QueueGroup:
     # --- What becomes of a message that was taken ---
 
     def ack(self, message: Message) -> None:
-        """Acknowledges a message: it is done, for good. Raises LeaseLost if the caller's lease has ended.
+        """Acknowledges a message: it is done, permanently. Raises LeaseLost if the caller's lease has ended.
 
         A lease that ran out still counts until the message is handed out again.
         """
@@ -262,24 +261,24 @@ class QueueGroup:
 
         Raises LeaseLost if some leases have ended; the other messages are acknowledged nevertheless.
         """
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             spans, lost = still_leased(self._leases, self.topic.name, messages)
             if spans:
                 self._ledger.add("done", {"spans": spans})
-        if spans and self.topic.settings.durability == "commit":
+        if spans and self.topic.syncs_answers:
             self._ledger.sync()
         if lost:
             raise LeaseLost(self.topic.name, self.name, lost)
 
     def nack(self, message: Message, delay: Duration | None = None, reason: str = "") -> None:
-        """Says that the message failed: it is handed out again after `delay` seconds, or after the group's backoff.
+        """Reports that the message failed. It is handed out again after `delay` seconds, or after the group's backoff.
 
         After `attempts_max` attempts it becomes a dead letter, with the reason. Raises LeaseLost if the caller's lease
         has ended.
         """
         delay_us = None if delay is None else round(checked_delay_s(delay) * 1_000_000)
         reason = checked_reason(reason)
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             spans = self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
             is_last = 0 < self.settings.attempts_max <= lease.attempt
@@ -289,6 +288,7 @@ class QueueGroup:
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us() + delay_us})
         if is_last:
             self._bury_held(message.partition, message.number, lease, reason)
+        self._sync_lease()
 
     def reject(self, message: Message, reason: str = "") -> None:
         """Turns the message into a dead letter, with the reason. It is not handed out again.
@@ -296,35 +296,36 @@ class QueueGroup:
         Raises LeaseLost if the caller's lease has ended.
         """
         reason = checked_reason(reason)
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
         self._bury_held(message.partition, message.number, lease, reason)
 
     def reject_waiting(self, partition: int, number: int, reason: str = "") -> None:
-        """Turns a message that was given back, and that no worker has, into a dead letter.
+        """Turns a message that was given back, and that no worker holds, into a dead letter.
 
-        Raises LeaseLost if a worker has the message, or it is done or was not handed out yet.
+        Raises LeaseLost if a worker holds the message, or it is done or was not handed out yet.
         """
         reason = checked_reason(reason)
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             lease = self._leases.of(partition, number)
         if lease is None or lease.kind not in (WAITING, FREED):
             raise LeaseLost(self.topic.name, self.name, [(partition, number)])
         self._bury_held(partition, number, lease, reason)
 
     def give_back(self, messages: Sequence[Message]) -> None:
-        """Gives back messages that no worker got: they can be taken at once, and the attempt does not count.
+        """Gives back messages that no worker received. They can be taken immediately; the attempt does not count.
 
-        Messages whose lease has ended are left alone.
+        Messages whose lease has ended are not changed.
         """
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             spans, _ = still_leased(self._leases, self.topic.name, messages)
             if spans:
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us(), "uncounted": 1})
+        self._sync_lease()
 
     def _bury_held(self, partition: int, number: int, lease: Lease, reason: str) -> None:
-        """Buries a message for the holder of its lease. Raises LeaseLost if another worker got it meanwhile."""
+        """Buries a message for the holder of its lease. Raises LeaseLost if another worker got it in between."""
         with self._usable():
             buried = self._bury([Failure(partition, number, lease, reason or REASONS[WAITING], by_holder=True)])
         if not buried:
@@ -335,7 +336,7 @@ class QueueGroup:
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
-        """Makes the leases of these messages run out `seconds` from now. They are not renewed any more.
+        """Makes the leases of these messages run out `seconds` from now. They are no longer renewed.
 
         One event of the ledger serves all. Raises LeaseLost if some leases have ended; the others are extended
         nevertheless.
@@ -350,18 +351,18 @@ class QueueGroup:
 
     def _extend(self, messages: Sequence[Message], lease_us: int) -> list[MessageKey]:
         """Makes the leases run out `lease_us` from now. Returns the places of messages whose lease has ended."""
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             spans, lost = still_leased(self._leases, self.topic.name, messages)
             if spans:
                 self._ledger.add("extend", {"spans": spans, "until": self._now_us() + lease_us})
+        self._sync_lease()
         return lost
 
     def still_leased(self, messages: Sequence[Message]) -> list[Message]:
         """Returns the messages whose lease has not ended since they were taken."""
-        with self._changing():
-            _, lost = still_leased(self._leases, self.topic.name, messages)
-        places = set(lost)
-        return [message for message in messages if (message.partition, message.number) not in places]
+        with self._usable(), self._ledger.changing():
+            lost = set(still_leased(self._leases, self.topic.name, messages)[1])
+        return [message for message in messages if (message.partition, message.number) not in lost]
 
     def _all_spans(self, messages: Sequence[Message]) -> list[Span]:
         """Returns the spans of the messages. Raises LeaseLost if one of the leases has ended."""
@@ -373,61 +374,58 @@ class QueueGroup:
     # --- For transactions ---
 
     def hold(self, transaction_id: str, messages: Sequence[Message]) -> None:
-        """Keeps these leases until `finish`, even if their time runs out or the session ends.
-
-        Returns when that is on disk.
+        """Keeps these leases until `finish`, even after their time or the session. Returns when that is on disk.
 
         Raises LeaseLost if one of the leases has ended; then none is held.
         """
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             spans = self._all_spans(messages)
             if spans:
                 self._ledger.add("hold", {"id": transaction_id, "spans": spans})
         self._ledger.sync()
 
     def finish(self, transaction_id: str, committed: bool) -> None:
-        """Acknowledges the messages that the transaction holds, or gives them back. Returns when that is on disk.
-
-        Does nothing if the transaction holds no message.
-        """
-        with self._changing():
+        """Acknowledges the messages that the transaction holds, if any, or gives them back. On disk on return."""
+        with self._usable(), self._ledger.changing():
             if transaction_id in self._leases.held:
                 self._ledger.add("finish", {"id": transaction_id, "committed": committed})
         self._ledger.sync()
 
     def held(self) -> set[str]:
         """Returns the ids of the transactions that hold messages of this group."""
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             return set(self._leases.held)
 
     # --- Dead letters ---
 
     @property
     def dead(self) -> TopicView:
-        """The dead-letter topic, which is made if it does not exist."""
+        """The dead-letter topic, created if it does not exist."""
         return self._dead.topic
 
     def redrive(self, limit: int | None = None, *, numbers: Mapping[int, Sequence[int]] | None = None) -> int:
-        """Puts dead letters of this group, at most `limit`, back where they came from, and returns how many.
+        """Puts dead letters of this group, at most `limit`, back into their topics, and returns how many.
 
         With `numbers`, by partition of the dead-letter topic, only these. Each letter is put back once. It becomes a
         new message of its partition, for all groups, and its attempts count from 1.
         """
-        if limit is not None:
-            checked_count("limit", limit, 1, math.inf)
-        if limit is not None and numbers is not None:
-            raise BadInput("give either limit or numbers")
+        done = Redriven()
+        self.redrive_on(done, limit, numbers=numbers)
+        return done.count
+
+    def redrive_on(
+        self, done: Redriven, limit: int | None = None, *, numbers: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        """Does what `redrive` does. If it raises NeedsMemory, another call with the same `done` continues."""
         with self._usable():
-            if numbers is None:
-                return self._dead.redrive(limit)
-            return sum(self._dead.redrive_numbers(partition, each) for partition, each in numbers.items())
+            self._dead.redrive(done, limit, numbers)
 
     # --- How it stands ---
 
     def lag(self) -> dict[int, int]:
-        """Returns, by partition, how many messages are not done, including those that the filter leaves out."""
-        with self._changing():
-            self._chooser.begin()
+        """Returns, by partition, how many messages are not done, including those that the filter omits."""
+        with self._usable(), self._ledger.changing():
+            self.chooser.begin()
             leases = self._leases
             return {
                 partition: max(0, log.end - max(leases.next[partition], log.first)) + len(leases.outstanding[partition])
@@ -436,18 +434,18 @@ class QueueGroup:
 
     def in_flight(self) -> int:
         """Returns how many messages are leased, or held by a transaction."""
-        with self._changing():
+        with self._usable(), self._ledger.changing():
             leases = chain.from_iterable(by_number.values() for by_number in self._leases.outstanding.values())
             return sum(bool(lease.owner) for lease in leases)
 
     def report_consumed(self) -> None:
-        """Says to retention what the group has consumed so far. Does nothing if the group is closed."""
+        """Moves the readers that protect unread messages from retention. Does nothing if the group is closed."""
         if not self._is_closed:
             self._logs = self.topic.logs
             self._move_readers()
 
     def _move_readers(self) -> None:
-        """Moves the readers that say to retention what is consumed."""
+        """Moves the readers that protect unread messages from retention."""
         self._floor_s = self._clock.steady_s() + FLOOR_S
         with self._ledger.changing():
             floors = {partition: self._leases.floor(partition) for partition in self._leases.next}
@@ -462,16 +460,18 @@ class QueueGroup:
         self._floors = floors
 
     def close(self) -> None:
-        """Takes no more messages. Those that were taken stay leased until their time runs out or the store is closed.
+        """Stops taking messages. Those that were taken stay leased until their time runs out or the store is closed.
 
         A second call does nothing.
         """
         if self._is_closed:
             return
-        # If the topic is gone there is nothing to move. After any other error, another member moves the readers later.
+        # If the topic no longer exists, there is nothing to move. After any other error, another member moves the
+        # readers later.
         with suppress(WarrenError, FileNotFoundError):
             self._move_readers()
         self._is_closed = True
+        self.chooser.forget_ahead()
         with suppress(NotALog, FileNotFoundError):
             self._ledger.close()
         self._dead_lock.close()
@@ -484,7 +484,7 @@ class QueueGroup:
         return False
 
     def after_fork(self) -> None:
-        self._chooser.after_fork()
+        self.chooser.after_fork()
         self._ledger.after_fork()
         self._dead_lock.after_fork()
 

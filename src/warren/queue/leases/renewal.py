@@ -23,26 +23,28 @@ from warren.storage.disk.open_files import process_residents
 RENEWAL_COUNT_MAX: Final = 1_000
 """How many leases are renewed with one event of the ledger, or one request to a broker."""
 RENEWAL_PAUSE_S: Final = 1.0
-"""After how long, at most, a renewal that failed is tried again."""
+"""The longest pause before a failed renewal is tried again."""
 RENEWAL_IDLE_S: Final = 60.0
-"""After how long without a message in hand the thread that renews leases ends."""
+"""The thread that renews leases ends after this time without a message in hand."""
 RENEWAL_STOP_S: Final = 10.0
-"""How long a store that is closed waits for a renewal that is under way."""
+"""How long closing a store waits for a running renewal."""
 
 Renew = Callable[[Sequence[Message]], Sequence[MessageKey]]
-"""Renews the leases of these messages for the time of a new lease. Returns the places of leases that have ended."""
+"""Renews the leases of these messages for the duration of a new lease. Returns the places of leases that have ended."""
 
 DUE_AT: Final = 0.5
 """The share of a lease after which it is renewed."""
 EARLY: Final = 0.25
-"""A lease is renewed early, by up to this share of it, if others of its group are due: one event serves all."""
+"""A lease is renewed early, by up to this share of it, if other leases of its group are due, because one event serves
+all.
+"""
 OVER: Final = (GroupClosed, StoreClosed, NoSuchGroup, NoSuchTopic)
 LOGGER: Final = logging.getLogger("warren")
 
 
 @dataclass(slots=True, eq=False)
 class Hand:
-    """The messages of one take. `places` has the attempt of each message whose lease is still renewed."""
+    """The messages of one take. `places` holds the attempt of each message whose lease is still renewed."""
 
     topic: str
     group: str
@@ -58,9 +60,9 @@ class Renewals:
     """Renews leases for all queue groups of a store, in a thread that starts with the first take. Any thread may call.
 
     A message is in hand while the program refers to it and the group that it was taken from is open. All messages of a
-    take share one object, the name of their topic, and a weak reference to it notices when the last of them is
-    collected. So an acknowledgement costs nothing here, and a message that a worker dropped is handed out again when
-    its lease runs out.
+    take share one object, the name of their topic. A weak reference to that object shows when the last of the messages
+    was collected. So an acknowledgement costs nothing here, and a message that a worker dropped is handed out again
+    when its lease runs out.
 
     Without a thread (`threaded=False`), `run` renews the leases that are due when it is called.
     """
@@ -108,7 +110,9 @@ class Renewals:
             if hand.due_s < self._wakes_s:
                 self._start()
                 self._changed.notify()
-        return _with_origin(messages, origin)
+        numbers, offsets, partitions, _, *rest = zip(*messages, strict=True)
+        rows = zip(numbers, offsets, partitions, repeat(origin, len(messages)), *rest, strict=True)
+        return list(map(tuple.__new__, repeat(Message), rows))
 
     def _start(self) -> None:
         if self._threaded and self._thread is None and not self._is_stopping:
@@ -116,7 +120,7 @@ class Renewals:
             self._thread.start()
 
     def drop(self, topic: str, group: str, messages: Sequence[Message]) -> None:
-        """Stops renewing the leases of these messages, because the caller has said how long they last."""
+        """Stops renewing the leases of these messages, because the caller has set their duration."""
         # The group itself refuses an argument that is not a message.
         candidates: Sequence[object] = messages
         places = [(message.partition, message.number) for message in candidates if isinstance(message, Message)]
@@ -148,7 +152,7 @@ class Renewals:
         for serial, hand in hands:
             renew = hand.renew()
             if renew is None:
-                # The group was collected, so its messages cannot be acknowledged through it any more.
+                # The group was collected, so its messages can no longer be acknowledged through it.
                 self._gone.append(serial)
             else:
                 owner = id(getattr(renew, "__self__", renew))
@@ -159,7 +163,7 @@ class Renewals:
             return max(0.0, self._next_s() - self._clock.steady_s())
 
     def _renew(self, renew: Renew, hands: Sequence[tuple[int, Hand]]) -> None:
-        """Renews the leases of one worker. If that fails, it is tried again soon."""
+        """Renews the leases of one worker. If that fails, it tries again soon."""
         with self._changed:
             messages = [
                 named(hand.topic, *place, attempt) for _, hand in hands for place, attempt in hand.places.items()
@@ -175,8 +179,8 @@ class Renewals:
             self._gone.extend(serial for serial, _ in hands)
             return
         except Exception as error:
-            # Logged once, however often it is tried again. An expected failure, such as a broker that restarts, is one
-            # line.
+            # Logged once, no matter how often it is tried again. An expected failure, such as a broker that restarts,
+            # takes one line.
             if not self._is_stopping and group not in self._failing:
                 is_bug = not isinstance(error, WarrenError | OSError)
                 LOGGER.warning(
@@ -199,7 +203,7 @@ class Renewals:
         while True:
             self.run()
             with self._changed:
-                # Checked under the lock: otherwise the notification of a take that comes just before the wait would be
+                # Computed under the lock. Otherwise the notification of a take that comes just before the wait would be
                 # lost.
                 self._wakes_s = self._next_s()
                 wait_s = min(self._wakes_s - self._clock.steady_s(), RENEWAL_IDLE_S)
@@ -225,17 +229,12 @@ class Renewals:
         return False
 
     def after_fork(self) -> None:
-        """In a child process: the parent renews the leases of the messages that it took."""
+        """In a child process: discards everything, because the parent renews the leases of the
+        messages that it took.
+        """
         is_stopping = self._is_stopping
         self._begin()
         self._is_stopping = is_stopping
-
-
-def _with_origin(messages: Sequence[Message], origin: Origin) -> list[Message]:
-    """Returns the messages with this object as the name of their topic."""
-    numbers, offsets, partitions, _, *rest = zip(*messages, strict=True)
-    rows = zip(numbers, offsets, partitions, repeat(origin, len(messages)), *rest, strict=True)
-    return list(map(tuple.__new__, repeat(Message), rows))
 
 
 class LeasingStore(StoreView, Protocol):

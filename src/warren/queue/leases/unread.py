@@ -15,11 +15,14 @@ from warren.queue.leases.key_order import key_hash
 from warren.queue.leases.lease_state import Leases
 from warren.queue.state.topic_view import TopicView
 from warren.storage import Log
+from warren.storage.format.allowance import together_size_max
 from warren.storage.format.tags import TagFilter
 from warren.storage.read.messages import ScanRoom
 
 READ_AHEAD: Final = 256
 READ_AHEAD_BYTES_MAX: Final = 4 << 20
+MESSAGE_SIZE: Final = 400
+"""About how many bytes a message takes in memory in addition to its body."""
 PASSED_OVER_MAX: Final = 1000
 """How many messages the filter may skip before the ledger is updated for other processes."""
 BEHIND_MAX: Final = 10_000
@@ -27,10 +30,11 @@ BEHIND_MAX: Final = 10_000
 
 
 class Offer(NamedTuple):
-    """New messages of one partition to hand out: `spans` of a start and an end, and the `next` number after them.
+    """New messages of one partition to hand out. `spans` are pairs of a start and an end; `next` is the number after
+    them.
 
-    In an ordered group the messages in `behind` have to wait, and `keys` has the hashes of keys by number. `messages`
-    are the messages of the spans if they had to be read to be chosen.
+    In an ordered group the messages in `behind` have to wait, and `keys` holds the hashes of keys by number. `messages`
+    are the messages of the spans, if they had to be read to be chosen.
     """
 
     next: int
@@ -43,11 +47,20 @@ class Offer(NamedTuple):
 class Supply(Protocol):
     """A source of new messages.
 
-    `reach` is called before the ledger's lock is taken, the other methods while it is held.
+    `reach` is called before the ledger's lock is taken, `offer`, `is_behind` and `ends` while it is held.
     """
 
+    @property
+    def size(self) -> int:
+        """Returns about how many bytes of messages it has in memory. Any thread may ask."""
+        ...
+
+    def forget(self) -> None:
+        """Drops these messages. They are read again when they are needed."""
+        ...
+
     def reach(self, nexts: Mapping[int, int], count: int, room: ScanRoom) -> None:
-        """Prepares to offer `count` messages of each partition, as far as `room` allows to look for them."""
+        """Prepares to offer `count` messages of each partition. The search for them uses at most `room`."""
         ...
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:
@@ -55,11 +68,11 @@ class Supply(Protocol):
         ...
 
     def is_behind(self, leases: Leases) -> bool:
-        """Returns whether other processes have gone further, so that `reach` has to be called again."""
+        """Returns whether other processes have moved further, so that `reach` has to be called again."""
         ...
 
     def ends(self, leases: Leases) -> list[tuple[Log, int]]:
-        """Returns the logs, each with the number at which there may be something new to offer."""
+        """Returns the logs, each with the number at which there may be new messages to offer."""
         ...
 
 
@@ -68,6 +81,13 @@ class UnreadSupply:
 
     def __init__(self, topic: TopicView) -> None:
         self._topic = topic
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    def forget(self) -> None:
+        """Does nothing: there are no messages."""
 
     def reach(self, nexts: Mapping[int, int], count: int, room: ScanRoom) -> None:
         """Does nothing: no preparation is needed."""
@@ -94,18 +114,28 @@ class ReadAhead:
     def __init__(self) -> None:
         self.start = self.end = 0
         self.messages: deque[Message] = deque()
+        self.size = 0
+        """About how many bytes the messages take in memory."""
         self.is_cut = False
         """Whether `room` was used up before enough messages were found."""
 
-    def reach(self, log: Log, tag: TagFilter | None, number: int, count: int, room: ScanRoom) -> None:
-        """Reads on until there are `count` messages from `number` on, the log ends, or `room` is used up."""
+    def reach(
+        self, log: Log, tag: TagFilter | None, number: int, count: int, room: ScanRoom, size_max: int | None = None
+    ) -> None:
+        """Reads until there are `count` messages from `number` on, the log ends, or `room` is used up.
+
+        Stops before that when there is a message, and they take `size_max` bytes.
+        """
         if not self.start <= number <= self.end:
-            self.start = self.end = number
-            self.messages.clear()
+            self.forget()
+            self.end = number
         while self.messages and self.messages[0].number < number:
-            self.messages.popleft()
+            self.size -= _size_of(self.messages.popleft())
         self.start, self.is_cut = number, False
+        bytes_max = READ_AHEAD_BYTES_MAX if size_max is None else min(size_max, READ_AHEAD_BYTES_MAX)
         while len(self.messages) < count and self.end < log.end:
+            if self.messages and size_max is not None and self.size >= size_max:
+                return
             if room.is_used_up:
                 self.is_cut = True
                 return
@@ -113,7 +143,7 @@ class ReadAhead:
             # Without a filter a page ends with its messages, so there is nothing to scan.
             scanned_max = None if tag is None else room.left
             try:
-                page = log.page(position, tag, limit=limit, bytes_max=READ_AHEAD_BYTES_MAX, scanned_max=scanned_max)
+                page = log.page(position, tag, limit=limit, bytes_max=bytes_max, scanned_max=scanned_max)
             except CorruptRecord:
                 # The messages before the damage are handed out one by one. Then the error is raised.
                 if self.messages:
@@ -121,7 +151,15 @@ class ReadAhead:
                 page = log.page(position, tag, limit=1, scanned_max=scanned_max)
             room.use(page)
             self.messages += page.messages
+            self.size += sum(map(_size_of, page.messages))
             self.end = page.next_number
+
+    def forget(self) -> None:
+        """Drops the messages, and keeps how many before the first of them the filter has skipped."""
+        if self.messages:
+            self.end = self.messages[0].number
+            self.messages.clear()
+        self.size = 0
 
 
 class FilteredSupply:
@@ -138,16 +176,28 @@ class FilteredSupply:
         self._turn = itertools.count(random.randrange(PARTITIONS_MAX))
         """Each call begins with another partition, also in a group object that is opened for a single call.
 
-        Otherwise a partition in which the filter skips much would use up the room of all others every time.
+        Otherwise a partition in which the filter skips many messages would use up the room of all others every time.
         """
+
+    @property
+    def size(self) -> int:
+        # A copy, because another thread may add a partition at the moment.
+        return sum(ahead.size for ahead in list(self._ahead.values()))
+
+    def forget(self) -> None:
+        for ahead in self._ahead.values():
+            ahead.forget()
 
     def reach(self, nexts: Mapping[int, int], count: int, room: ScanRoom) -> None:
         logs, first = self._topic.logs, next(self._turn)
+        together = together_size_max()
+        # A broker bounds all partitions together. Each gets a part, so that none waits for the messages of another.
+        size_max = None if together is None else together // len(logs)
         for place in range(first, first + len(logs)):
             partition = place % len(logs)
             if partition in nexts:
                 ahead = self._ahead.setdefault(partition, ReadAhead())
-                ahead.reach(logs[partition], self._tag, nexts[partition], count, room)
+                ahead.reach(logs[partition], self._tag, nexts[partition], count, room, size_max)
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:
         ahead, number = self._ahead.get(partition), leases.next[partition]
@@ -157,19 +207,19 @@ class FilteredSupply:
         offer = self._in_order(leases, partition, messages, room) if self._is_ordered else _all(messages, room)
         if offer.next < 0:
             offer = offer._replace(next=ahead.end)
-        # What was skipped without enough room goes to the ledger at once, so that the next call, in any process, goes
-        # on from there and reaches the end of the log at last.
+        # If `room` was used up, the skipped messages go to the ledger immediately. The next call, in any process, then
+        # continues from there and reaches the end of the log in the end.
         passed_over_max = 1 if ahead.is_cut else PASSED_OVER_MAX
         is_worth_telling = offer.spans or offer.behind or offer.next - number >= passed_over_max
         return offer if is_worth_telling else None
 
     def _in_order(self, leases: Leases, partition: int, messages: list[Message], room: int) -> Offer:
-        known, mine = leases.keys[partition], set[int]()
+        order, mine = leases.keys[partition], set[int]()
         behind_room = BEHIND_MAX - leases.behind_count
         offer = Offer(-1, [], [], [], [])
         for message in messages:
             key = None if message.key is None else key_hash(message.key)
-            is_free = key is None or not (known.has(key) or key in mine)
+            is_free = key is None or not (order.has(key) or key in mine)
             if len(offer.messages) == room or (not is_free and len(offer.behind) >= behind_room):
                 return offer._replace(next=message.number)
             if key is not None:
@@ -194,8 +244,12 @@ class FilteredSupply:
         return [(log, self._ahead[partition].end) for partition, log in enumerate(self._topic.logs)]
 
 
+def _size_of(message: Message) -> int:
+    return MESSAGE_SIZE + len(message.body)
+
+
 def _all(messages: list[Message], room: int) -> Offer:
-    """Returns the first of these messages, all of which are free. `next` is -1 if these are all."""
+    """Returns the first of these messages, none of which has to wait. `next` is -1 if these are all."""
     chosen = messages[:room]
     spans: list[tuple[int, int]] = []
     for message in chosen:

@@ -11,14 +11,14 @@ from warren.errors import BadInput, UnreadableItem
 
 
 class Codec(Protocol):
-    """Turns items into bytes and back. The module `pickle` is one, and so are the modules of many serializers."""
+    """Turns items into bytes and back. The module `pickle` implements it, as do the modules of many serializers."""
 
     def dumps(self, item: Any, /) -> bytes: ...
     def loads(self, body: bytes, /) -> Any: ...
 
 
 class JsonCodec:
-    """Items are what JSON can express: None, bool, numbers, str, list and dict. A tuple comes back as a list."""
+    """Items are values that JSON can express: None, bool, numbers, str, list and dict. A tuple comes back as a list."""
 
     def dumps(self, item: Any, /) -> bytes:
         try:
@@ -26,7 +26,7 @@ class JsonCodec:
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput(
                 f"an item of type {type(item).__name__} cannot be written as JSON: {error}; "
-                "open the queue with codec='bytes' or codec='pickle', or give a codec of your own"
+                "open the queue with codec='bytes' or codec='pickle', or pass your own codec"
             ) from error
 
     def loads(self, body: bytes, /) -> Any:
@@ -38,7 +38,7 @@ class BytesCodec:
 
     def dumps(self, item: Any, /) -> bytes:
         if not isinstance(item, bytes | bytearray | memoryview):
-            raise BadInput(f"an item of a queue with codec='bytes' is bytes, not {type(item).__name__}")
+            raise BadInput(f"an item of a queue with codec='bytes' must be bytes, not {type(item).__name__}")
         return bytes(item)
 
     def loads(self, body: bytes, /) -> Any:
@@ -48,11 +48,14 @@ class BytesCodec:
 NAMED: Final[MappingProxyType[str, Codec]] = MappingProxyType(
     {"json": JsonCodec(), "bytes": BytesCodec(), "pickle": pickle}
 )
-"""`pickle` runs code that the bytes name when it reads them. So it is used only if the caller asks for it by name."""
+"""`pickle` runs code that its input names. So it is used only if the caller names it."""
 
 
 def codec_of(codec: Any) -> Codec:
-    """Returns the codec that the argument `codec` of `store.queue` names, or is. Raises BadInput if it is neither."""
+    """Returns the codec for the argument `codec` of `store.queue`: a name or an object.
+
+    Raises BadInput if it is neither.
+    """
     if isinstance(codec, str):
         if codec not in NAMED:
             raise BadInput(f"codec {codec!r}: expected one of {', '.join(NAMED)}, or an object with dumps and loads")

@@ -9,11 +9,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 GONE_MIN: Final = 16
-"""Up to this many withdrawn entries are not worth removing."""
+"""Up to this many withdrawn entries are not removed, because that is not worth the work."""
 
 
 class Entry(Generic[T]):
-    """One item, and its place in the order. `is_here` until it is taken or withdrawn."""
+    """One item, and its place in the order. `is_here` is true until the item is taken or withdrawn."""
 
     __slots__ = ("due_s", "is_here", "item", "number")
 
@@ -22,10 +22,10 @@ class Entry(Generic[T]):
 
 
 class DueOrder(Generic[T]):
-    """Items with a due time each. Not thread-safe: the queue that owns it has the lock.
+    """Items, each with a due time. Not thread-safe: the queue that owns it has the lock.
 
-    Invariant: `_line` holds items that were due on arrival, in order because the steady clock does not run backwards;
-    `_later` is a heap. A withdrawn entry may stay in either until it comes to the front.
+    Invariant: `_line` holds items that were due on arrival. They are in order because the steady clock does not run
+    backwards. `_later` is a heap. A withdrawn entry may stay in either until it comes to the front.
     """
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class DueOrder(Generic[T]):
         return entry
 
     def put_back(self, entry: Entry[T]) -> None:
-        """Undoes the `take` of `entry`: it gets its old place back."""
+        """Undoes the `take` of `entry`: it returns to its old place."""
         entry.is_here = True
         self._count += 1
         heappush(self._later, (entry.due_s, entry.number, entry))
 
     def withdraw(self, entry: Entry[T]) -> None:
-        """Withdraws `entry`, which is here: it will not be taken any more."""
+        """Withdraws `entry`, which was not taken: it will not be taken any more."""
         entry.is_here = False
         self._count -= 1
         gone = len(self._line) + len(self._later) - self._count
@@ -75,7 +75,7 @@ class DueOrder(Generic[T]):
             self._tidy_up()
 
     def first_due_s(self) -> float | None:
-        """Returns when there will be something to take, or None if there are no items."""
+        """Returns when an item will be due, or None if there are no items."""
         entry = self._first()
         return None if entry is None else entry.due_s
 

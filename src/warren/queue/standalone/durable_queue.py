@@ -27,9 +27,9 @@ READER: Final = "queue"
 READ_AHEAD: Final = 1024
 READ_AHEAD_BYTES: Final = 4 << 20
 BLOCK_SIZE: Final = 8 << 20
-"""Small, so that the queue frees its space soon: taken items are removed in whole blocks."""
+"""Small, because taken items are removed in whole blocks, and the queue should free its space soon."""
 LOOK_S: Final = 0.02
-"""How often a call that waits for other processes checks for room, or for the end of their tasks."""
+"""How often a call that waits for other processes checks for room, or whether their tasks are done."""
 COUNT_FILE_SIZE: Final = 4096
 BEGUN: Final = 0
 ENDED: Final = 1
@@ -38,9 +38,9 @@ ENDED: Final = 1
 class DurableQueue(Generic[T]):
     """A queue in a store. Any thread of any process that has it open may put and get.
 
-    An item is in the queue when `put` returns, and out of it, for good and for all processes, when `get` returns: as
-    durably as the queue's topic says. The codec turns items into bytes and back. `task_done` and `join` work across
-    processes; nothing waits for the tasks of a process that died.
+    An item is in the queue when `put` returns. It is out of the queue, permanently and for all processes, when `get`
+    returns, as durably as the queue's topic says. The codec turns items into bytes and back. `task_done` and `join`
+    work across processes; tasks of a process that died are not waited for.
     """
 
     def __init__(self, topic: DelayingTopic, maxsize: int, codec: Codec) -> None:
@@ -50,6 +50,7 @@ class DurableQueue(Generic[T]):
             )
         self.topic, self.maxsize = topic, checked_count("maxsize", maxsize, -math.inf, math.inf)
         self._codec, self._clock = codec, topic.clock
+        self.ahead_size_max = READ_AHEAD_BYTES
         directory = paths.queue_directory(topic.directory)
         topic.filesystem.make_directory(directory)
         self._lock = SharedLock(topic.filesystem, paths.queue_lock(directory), self._clock)
@@ -76,7 +77,7 @@ class DurableQueue(Generic[T]):
     ) -> None:
         """Adds an item. If the queue is full, waits for room, and raises Full if there is none in time.
 
-        With a `delay` in seconds the item cannot be got before that time. It counts in `qsize` from now on.
+        With a `delay` in seconds the item cannot be got before that time. It counts in `qsize` immediately.
         """
         body = self._codec.dumps(item)
         if self.maxsize <= 0:
@@ -137,7 +138,7 @@ class DurableQueue(Generic[T]):
             left_s = deadline.left_s()
             if not left_s:
                 raise Empty
-            # Returns at once if there is an item: then another caller took the one before.
+            # Returns immediately if there is an item again: another caller took the one before.
             with self._lock:
                 number = self._position()
             self._log.wait(number, left_s)
@@ -149,15 +150,16 @@ class DurableQueue(Generic[T]):
         """Removes the oldest item and returns it and its number. Returns None if there is none."""
         with self._lock:
             number, ahead = self._position(), self._ahead
-            # Other callers may have taken what was read ahead here.
+            # Other callers may have taken items that were read ahead here.
             while ahead and ahead[-1].number < number:
                 ahead.pop()
             if not ahead or ahead[-1].number != number:
-                # From the end, where removing from a list is cheap.
+                # Reversed, because removing from the end of a list is cheap.
                 ahead = self._ahead = self._read(number)[::-1]
                 if not ahead:
                     return None
-            # Decoded before it is taken: an item that this codec cannot read stays for another opening of the queue.
+            # Decoded before it is taken: an item that this codec cannot read stays for a queue object with another
+            # codec.
             item: T = read_item(self._codec, str(self.topic.name), ahead[-1].body, number)
             message = ahead.pop()
             self._reader.commit_to(message.number + 1, ahead[-1].offset if ahead else None)
@@ -177,10 +179,10 @@ class DurableQueue(Generic[T]):
             return True
 
     def give_back(self, number: int) -> int | None:
-        """Returns an item to the queue that a caller of `take` cannot use, and ends its task.
+        """Returns to the queue an item that a caller of `take` cannot use, and ends its task.
 
         It is the oldest item again, unless another item was taken since then: in that case it is put at the end.
-        Returns its number, or None if its block was removed meanwhile.
+        Returns its number, or None if its block was removed in the meantime.
         """
         with self._lock:
             position, log = self._position(), self._log
@@ -198,9 +200,9 @@ class DurableQueue(Generic[T]):
 
     def _read(self, number: int) -> list[Message]:
         try:
-            return self._log.read(number, limit=READ_AHEAD, bytes_max=READ_AHEAD_BYTES)
+            return self._log.read(number, limit=READ_AHEAD, bytes_max=self.ahead_size_max)
         except NumberRetired as error:
-            return self._log.read(error.first, limit=READ_AHEAD, bytes_max=READ_AHEAD_BYTES)
+            return self._log.read(error.first, limit=READ_AHEAD, bytes_max=self.ahead_size_max)
 
     def poll(self, wait: float) -> tuple[T] | None:
         """Removes the oldest item and returns it in a tuple. Returns None if none comes within `wait` seconds."""
@@ -216,11 +218,11 @@ class DurableQueue(Generic[T]):
     # --- Tasks ---
 
     def task_done(self) -> None:
-        """Says that an item that this process got is done. Raises ValueError if there is no such item."""
+        """Marks one item that this process got as done. Raises ValueError if there is no such item."""
         self._workers.end()
 
     def join(self, timeout: Duration | None = None) -> bool:
-        """Waits until every item was got and is done, in all processes. Returns whether that came in time."""
+        """Waits until every item was got and is done, in all processes. Returns whether that happened in time."""
         deadline = Deadline(self._clock, True, timeout)
         while self.qsize() or self._workers.busy():
             left_s = deadline.left_s()
@@ -255,7 +257,7 @@ class DurableQueue(Generic[T]):
 
 
 class Workers:
-    """Two counts for each session, in a mapped file of its own: how many items it began, and how many it ended.
+    """Two counts for each session, in a mapped file of its own: how many items it began, and how many it finished.
 
     One thread at a time calls `begin`; any thread calls `end`. The tasks of a dead session do not count.
     """
@@ -277,11 +279,11 @@ class Workers:
         return self._view
 
     def begin(self) -> None:
-        """This session begins one more item."""
+        """Counts one more item that this session works on."""
         self._counts()[BEGUN] += 1
 
     def end(self) -> None:
-        """This session ends an item. Raises BadInput if it works on none."""
+        """Counts one item that this session has finished. Raises BadInput if it works on none."""
         with self._mutex:
             counts = self._counts()
             if counts[ENDED] >= counts[BEGUN]:

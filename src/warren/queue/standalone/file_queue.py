@@ -38,7 +38,7 @@ class FileQueue:
     """A durable queue in one file. Any number of threads and processes may use it at the same time.
 
     A call that has returned is durable, unless `durability` is `os`. Messages leave in the order of the file; one that
-    is not due yet is skipped and keeps its place. Another thread wakes a waiting call at once; changes by other
+    is not due yet is skipped and keeps its place. Another thread wakes a waiting call immediately; changes by other
     processes are noticed every `QUEUE_FILE_LOOK_S`.
     """
 
@@ -52,10 +52,10 @@ class FileQueue:
     def push(self, body: Body, delay: Duration | None = None) -> None:
         """Adds a message at the end, due `delay` seconds from now.
 
-        Raises QueueFileFull if the pointers cannot reach so far.
+        Raises QueueFileFull if the pointers cannot express its position.
         """
         if not isinstance(body, Body):
-            raise BadInput(f"a body of type {type(body).__name__}: expected bytes")
+            raise BadInput(f"body: expected bytes, not {type(body).__name__}")
         size_max = QUEUE_POINTER_MAX - QUEUE_RECORDS_AT - head_size(delayed=self._delayed)
         if (size := memoryview(body).nbytes) > size_max:
             raise TooLarge("a body", size, size_max)
@@ -66,22 +66,25 @@ class FileQueue:
             self._shared.changed.notify_all()
 
     def pull(self) -> bytes | None:
-        """Takes the first message that is due, or returns None."""
+        """Removes and returns the first message that is due, or returns None."""
         with self._shared.opened() as file:
             record = self._first_due(file)
             return None if record is None else self._take(file, record)
 
     def messages(self) -> list[bytes]:
-        """Returns the bodies of all messages, due or not, the first one first. Takes nothing."""
+        """Returns the bodies of all messages, due or not, in order. Removes nothing."""
         return [message.body for message in self.records()]
 
     def records(self) -> list[QueuedMessage]:
-        """Returns all messages, due or not, with their positions and due times. Takes nothing."""
+        """Returns all messages, due or not, with their positions and due times. Removes nothing."""
         with self._shared.opened() as file:
             return [QueuedMessage(record.position, record.expires_ms, file.body(record)) for record in file.records()]
 
     def optimise(self) -> None:
-        """Rewrites the file without the messages that were taken. That also happens by itself: see `optimise_above`."""
+        """Rewrites the file without the messages that were taken.
+
+        This also happens automatically: see `optimise_above`.
+        """
         with self._shared.opened() as file:
             file.optimise()
 
@@ -116,7 +119,10 @@ class FileQueue:
         self.put(item, block=False, delay=delay)
 
     def get(self, block: bool = True, timeout: Duration | None = None) -> bytes:
-        """Takes the first message that is due. Raises `Empty` if none is in time. It is a task until `task_done`."""
+        """Removes and returns the first message that is due. Raises `Empty` if none is due in time.
+
+        It is a task until `task_done`.
+        """
         deadline = Deadline(self._clock, block, timeout)
         with self._shared.changed:
             while (body := self.pull()) is None:
@@ -129,10 +135,10 @@ class FileQueue:
         return self.get(block=False)
 
     def task_done(self) -> None:
-        """Says that a message that `get` returned is done."""
+        """Marks one message that `get` returned as done."""
         with self._shared.changed:
             if not self._unfinished:
-                raise BadInput("task_done() was called more often than get() gave a message")
+                raise BadInput("task_done() was called more often than get() returned a message")
             self._unfinished -= 1
             self._shared.changed.notify_all()
 
@@ -152,7 +158,7 @@ class FileQueue:
             return file.pointers.pull == file.pointers.push
 
     def full(self) -> bool:
-        """Returns whether the pointers cannot reach behind one more message, not even an empty one."""
+        """Returns whether the pointers cannot express the end of one more message, not even of an empty one."""
         with self._shared.opened() as file:
             return _size_with(file, head_size(delayed=self._delayed)) > QUEUE_POINTER_MAX
 
@@ -160,7 +166,7 @@ class FileQueue:
 
     @property
     def path(self) -> str:
-        """The path of the file, without links."""
+        """The path of the file, with symbolic links resolved."""
         return self._shared.path
 
     def close(self) -> None:
@@ -183,10 +189,10 @@ class FileQueue:
     def _expires_ms(self, delay: Duration | None) -> int | None:
         delay_ns, now_ns = round(checked_delay_s(delay) * NS_PER_S), self._clock.now_ns()
         if self._delayed:
-            # BunnyMQ cuts the time to whole ms. With a delay that would make the message due too early.
+            # BunnyMQ rounds the time down to whole ms. With a delay that would make the message due too early.
             return -(-(now_ns + delay_ns) // NS_PER_MS) if delay_ns else now_ns // NS_PER_MS
         if delay_ns:
-            raise BadInput("this queue has no place for a delay; a file opened with delayed=True has")
+            raise BadInput("this queue file stores no delays: open one with delayed=True")
         return None
 
     def _first_due(self, file: PointerFile) -> QueueRecord | None:
@@ -201,13 +207,16 @@ class FileQueue:
         return body
 
     def _make_room(self, file: PointerFile, size: int) -> None:
-        """Rewrites the file before `size` bytes are added, if the limit asks for it and it is worth it."""
+        """Rewrites the file before `size` bytes are added, if that is needed to stay below the
+        limit and frees enough.
+        """
         pull, push = file.pointers
         size_after = _size_with(file, size)
         if size_after > QUEUE_POINTER_MAX:
             raise QueueFileFull(self.path, size, QUEUE_POINTER_MAX)
         must = push + size > QUEUE_POINTER_MAX
-        # A file that would be over its limit all the same is rewritten when half of it was taken, not at every push.
+        # If the file would be over its limit after rewriting too, it is rewritten when half of it was taken, not at
+        # every push.
         is_worth_it = size_after <= self._optimise_above or pull - QUEUE_RECORDS_AT >= push - pull
         if must or (push + size > self._optimise_above and pull > QUEUE_RECORDS_AT and is_worth_it):
             try:
@@ -217,7 +226,7 @@ class FileQueue:
                     raise
 
     def _wait(self, deadline: Deadline, too_late: Exception) -> None:
-        """Lets other callers in until something may have changed. Raises `too_late` when the time is up."""
+        """Releases the lock until something may have changed. Raises `too_late` when the time is up."""
         left_s = deadline.left_s(self._clock.steady_s() + QUEUE_FILE_LOOK_S)
         if not left_s:
             raise too_late
@@ -225,7 +234,7 @@ class FileQueue:
 
 
 def _size_with(file: PointerFile, size: int) -> int:
-    """Returns how long the file would be with `size` more bytes, and without the messages that were taken."""
+    """Returns the size of the file with `size` more bytes, and without the messages that were taken."""
     return QUEUE_RECORDS_AT + file.pointers.push - file.pointers.pull + size
 
 
@@ -238,16 +247,15 @@ def open_file(
     filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
     clock: Clock = SYSTEM_CLOCK,
 ) -> FileQueue:
-    """Returns the queue in the file `path`, which is made if it does not exist.
+    """Returns the queue in the file `path`, and creates the file if it does not exist.
 
     The file is rewritten without the taken messages when a push would bring it over `optimise_above` bytes. `delayed`
-    says whether each message in it has a due time, because the file itself does not say so. `durability` is `commit` or
-    `os`.
+    says whether each message in it has a due time, because the file itself does not. `durability` is `commit` or `os`.
     """
     checked_count("optimise_above", optimise_above, 0, QUEUE_POINTER_MAX)
     level = Durability.parse(durability)
     if level.mode == "interval":
-        raise BadInput(f"durability {durability!r}: a queue file knows 'commit' and 'os'")
+        raise BadInput(f"durability {durability!r}: expected 'commit' or 'os' for a queue file")
     shared = SharedFile(
         os.fspath(path), delayed=delayed, is_synced=level.mode == "commit", filesystem=filesystem, clock=clock
     )

@@ -22,7 +22,7 @@ class WaitingPut(NamedTuple, Generic[T]):
 
 
 class Taker(Generic[T]):
-    """A caller that waits for a message, and gets it as `entry`."""
+    """A caller that waits for a message. It receives the message as `entry`."""
 
     __slots__ = ("arrival", "entry")
 
@@ -32,13 +32,13 @@ class Taker(Generic[T]):
 
 
 class HandoverQueue(Generic[T]):
-    """Putters and takers of one process that meet. Its methods are those of `queue.Queue`; any thread may call.
+    """Matches putters and takers of one process. Its methods are those of `queue.Queue`; any thread may call.
 
     `put` returns when a taker has the message. Messages are handed over in the order of their due times, then of their
     arrival, to the taker that has waited longest.
 
-    Invariant, whenever the lock is free: no taker waits while a message that is due waits, except until the putter of a
-    delayed message has woken up.
+    Invariant, whenever the lock is free: no taker waits while a due message waits, except until the putter of a delayed
+    message has woken up.
     """
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -80,7 +80,7 @@ class HandoverQueue(Generic[T]):
         self.put(item, block=False, delay=delay)
 
     def get(self, block: bool = True, timeout: Duration | None = None) -> T:
-        """Takes the first message that is due. Raises `Empty` if there is none in time."""
+        """Removes and returns the first message that is due. Raises `Empty` if there is none in time."""
         deadline = Deadline(self._clock, block, timeout)
         with self._lock:
             taker: Taker[T] = Taker(self._lock)
@@ -102,12 +102,12 @@ class HandoverQueue(Generic[T]):
         return self.get(block=False)
 
     def task_done(self) -> None:
-        """Says that a message that was taken is done."""
+        """Marks one message that was taken as done."""
         with self._lock:
             self._tasks.done()
 
     def join(self) -> None:
-        """Returns when every message that was offered is done, or was withdrawn."""
+        """Returns when every message that was offered is done or withdrawn."""
         with self._lock:
             self._tasks.join()
 
@@ -133,11 +133,11 @@ class HandoverQueue(Generic[T]):
             entry.item.taken.notify()
 
     def _wakes_at_s(self, entry: Entry[WaitingPut[T]]) -> float | None:
-        """Returns when the putter of `entry` has to look by itself, or None if a taker will wake it."""
+        """Returns when the putter of `entry` has to check by itself, or None if a taker will wake it."""
         return entry.due_s if entry.due_s > self._clock.steady_s() else None
 
     def _leave(self, taker: Taker[T]) -> None:
-        """Makes `taker` give up. A message that it got in the same moment goes to the next taker."""
+        """Removes a `taker` that gave up. A message that it received at the same moment goes to the next taker."""
         self._takers.pop(id(taker), None)
         if taker.entry is not None:
             self._offers.put_back(taker.entry)

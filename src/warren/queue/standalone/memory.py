@@ -33,7 +33,10 @@ class MemoryQueue(Generic[T]):
     def put(
         self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration | None = None
     ) -> None:
-        """Adds `item`, to be taken `delay` seconds later at the earliest. Raises `Full` if there is no room in time."""
+        """Adds `item`. It can be taken `delay` seconds later at the earliest.
+
+        Raises `Full` if there is no room in time.
+        """
         deadline, delay_s = Deadline(self._clock, block, timeout), checked_delay_s(delay)
         with self._lock:
             while self._is_full():
@@ -50,7 +53,7 @@ class MemoryQueue(Generic[T]):
         self.put(item, block=False, delay=delay)
 
     def get(self, block: bool = True, timeout: Duration | None = None) -> T:
-        """Takes the first message that is due. Raises `Empty` if there is none in time."""
+        """Removes and returns the first message that is due. Raises `Empty` if none is due in time."""
         deadline = Deadline(self._clock, block, timeout)
         with self._lock:
             try:
@@ -60,7 +63,7 @@ class MemoryQueue(Generic[T]):
                         raise Empty
                     wait(self._added, left_s)
             finally:
-                # This call may have been the only one that knew when the next message is due.
+                # This call may have been the only one that waited for the time of the next message.
                 if self._order:
                     self._added.notify()
             self._taken.notify()
@@ -71,7 +74,7 @@ class MemoryQueue(Generic[T]):
         return self.get(block=False)
 
     def task_done(self) -> None:
-        """Says that a message that was taken is done."""
+        """Marks one message that was taken as done."""
         with self._lock:
             self._tasks.done()
 
@@ -97,5 +100,5 @@ class MemoryQueue(Generic[T]):
 
 
 def memory(maxsize: int = 0, *, clock: Clock = SYSTEM_CLOCK) -> MemoryQueue[Any]:
-    """Returns a queue within this process that holds `maxsize` messages at most, or any number for 0."""
+    """Returns a queue within this process that holds at most `maxsize` messages; 0 means no limit."""
     return MemoryQueue(maxsize, clock=clock)

@@ -36,7 +36,7 @@ class QueueRecord(NamedTuple):
 
 
 def head_size(*, delayed: bool) -> int:
-    """What each message takes in addition to its body."""
+    """Returns how many bytes each message takes in addition to its body."""
     return DELAYED_RECORD_HEAD.size if delayed else QUEUE_RECORD_HEAD.size
 
 
@@ -53,8 +53,8 @@ class PointerFile:
 
     Invariant: the pointers on the disk lead to complete messages. They are written together, in one write to one
     sector, and only after the messages that they lead to are durable. These messages are not changed while the pointers
-    lead to them. A file that was cut short is repaired when it is opened: its push pointer is set behind the last
-    complete message.
+    lead to them. A file that was cut short is repaired when it is opened: its push pointer is set to the end of the
+    last complete message.
     """
 
     def __init__(self, path: str, filesystem: FileSystem, lock: Lock, *, delayed: bool, is_synced: bool) -> None:
@@ -69,7 +69,7 @@ class PointerFile:
         except (FileNotFoundError, IsADirectoryError) as error:
             raise NotAQueueFile(self.path, os.strerror(error.errno or 0).lower()) from error
         if not self._file.size():
-            # What BunnyMQ leaves of a file if it fails while it makes it.
+            # A failed BunnyMQ may leave such a file while creating it.
             self._rewrite()
         self.pointers = self._read_pointers()
         if self._file.size() < self.pointers.push:
@@ -77,7 +77,7 @@ class PointerFile:
 
     @classmethod
     def create(cls, path: str, filesystem: FileSystem, lock: Lock) -> None:
-        """Replaces the file `path` by an empty queue, which is durable when this returns."""
+        """Replaces the file `path` by an empty queue. It is durable when this returns."""
         _replace(filesystem, lock, path, (), None)
 
     def close(self) -> None:
@@ -86,21 +86,21 @@ class PointerFile:
     # --- Reading ---
 
     def records(self) -> Iterator[QueueRecord]:
-        """Yields every message, the first one first. Raises CorruptQueueFile if the next bytes cannot be one."""
+        """Yields every message, in order. Raises CorruptQueueFile if the next bytes cannot be one."""
         position, push = self.pointers
         size = self._file.size()
         window, window_at = b"", position
         while position < push:
             head_end = position + self._head_size
             if head_end > push:
-                raise CorruptQueueFile(self.path, position, "no message fits in front of the push pointer")
+                raise CorruptQueueFile(self.path, position, "no message fits before the push pointer")
             if head_end > size:
                 return
             if head_end > window_at + len(window):
                 window, window_at = self._file.read(position, QUEUE_FILE_READ_SIZE), position
             record = self._record(window, position - window_at, position)
             if record.end > push:
-                raise CorruptQueueFile(self.path, position, "the message ends behind the push pointer")
+                raise CorruptQueueFile(self.path, position, "the message ends after the push pointer")
             if record.end > size:
                 return
             yield record
@@ -127,7 +127,7 @@ class PointerFile:
         self._point(QueuePointers(pull, push + len(record)))
 
     def remove(self, record: QueueRecord) -> None:
-        """Removes `record` from the queue. The others keep their order."""
+        """Removes `record` from the queue. The other messages keep their order."""
         pull, push = self.pointers
         if record.position == pull:
             self._point(QueuePointers(record.end, push))
@@ -137,7 +137,7 @@ class PointerFile:
             self._rewrite((pull, record.position), (record.end, push))
 
     def optimise(self) -> None:
-        """Rewrites the file so that it has nothing but the messages, right behind the pointers."""
+        """Rewrites the file so that it holds only the pointers and the messages."""
         pull, push = self.pointers
         if pull > QUEUE_RECORDS_AT or self._file.size() > push:
             self._rewrite((pull, push))
@@ -161,7 +161,7 @@ class PointerFile:
     def _read_pointers(self) -> QueuePointers:
         head = self._file.read(0, QUEUE_RECORDS_AT)
         if len(head) < QUEUE_RECORDS_AT:
-            raise NotAQueueFile(self.path, f"it has {len(head)} bytes, and its pointers alone take {QUEUE_RECORDS_AT}")
+            raise NotAQueueFile(self.path, f"it has {len(head)} bytes, but its pointers alone take {QUEUE_RECORDS_AT}")
         pointers = QueuePointers(*QUEUE_POINTERS.unpack(head))
         if not QUEUE_RECORDS_AT <= pointers.pull <= pointers.push:
             raise NotAQueueFile(self.path, f"its pointers are {pointers.pull} and {pointers.push}")
@@ -184,22 +184,22 @@ class PointerFile:
         if self._is_synced:
             self._file.sync()
 
-    def _rewrite(self, *kept: tuple[int, int]) -> None:
-        _replace(self._filesystem, self._lock, self.path, kept, self._file)
+    def _rewrite(self, *spans: tuple[int, int]) -> None:
+        _replace(self._filesystem, self._lock, self.path, spans, self._file)
         self._file.close()
         self._open()
 
 
 def _replace(
-    filesystem: FileSystem, lock: Lock, path: str, kept: Sequence[tuple[int, int]], source: File | None
+    filesystem: FileSystem, lock: Lock, path: str, spans: Sequence[tuple[int, int]], source: File | None
 ) -> None:
-    """Replaces `path` by a new file with the `kept` ranges of `source`: atomically and durably."""
+    """Replaces `path` atomically and durably by a new file with the `spans` of `source`."""
     new_path = path + NEW_SUFFIX
     new = filesystem.open(new_path, writable=True, create=True)
     try:
         new.truncate(0)
         end = QUEUE_RECORDS_AT
-        for start, stop in kept:
+        for start, stop in spans:
             end = _copy(source, start, stop, new, end)
         new.write(0, QUEUE_POINTERS.pack(QUEUE_RECORDS_AT, end))
         new.sync()
@@ -217,7 +217,7 @@ def _replace(
 
 def _copy(source: File | None, start: int, stop: int, target: File, end: int) -> int:
     """Appends the bytes from `start` to `stop` at `end`, and returns the new end."""
-    assert source is not None, "what is kept comes from somewhere"
+    assert source is not None, "kept ranges need a source"
     for position in range(start, stop, QUEUE_FILE_COPY_SIZE):
         data = source.read(position, min(QUEUE_FILE_COPY_SIZE, stop - position))
         target.write(end, data)

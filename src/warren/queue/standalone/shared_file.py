@@ -23,12 +23,12 @@ LOCK_PAUSE_S_MAX: Final = 0.005
 class SharedFile:
     """Access to a queue file. Any thread may call; `changed` is their lock and condition.
 
-    Processes lock another file with a name of its own, because the queue file is replaced now and then. A failed sync
-    closes the access, because nothing may build on bytes that may not be on the disk.
+    Processes lock a separate lock file, because the queue file itself is replaced now and then. A failed sync closes
+    the access, because nothing may build on bytes that may not be on disk.
     """
 
     def __init__(self, path: str, *, delayed: bool, is_synced: bool, filesystem: FileSystem, clock: Clock) -> None:
-        # Otherwise a link would be replaced, and not the file that it leads to.
+        # Otherwise a symbolic link would be replaced, and not the file that it points to.
         self.path = os.path.realpath(path)
         self._directory = os.path.dirname(self.path)
         self._delayed, self._is_synced = delayed, is_synced
@@ -39,7 +39,7 @@ class SharedFile:
         process_residents().register(self)
 
     def start(self) -> None:
-        """Makes sure that the file exists, is a queue, and that everything in it is durable."""
+        """Makes sure that the file exists, is a queue, and is durable as a whole."""
         self._filesystem.make_directory(self._directory)
         with self.changed, self._locked() as lock:
             if not self._filesystem.exists(self.path):
@@ -72,14 +72,17 @@ class SharedFile:
 
     @property
     def file_count(self) -> int:
-        """Between two operations only the file of the lock is open."""
+        """Always 0: between two operations only the lock file is open, which does not count."""
         return 0
 
     def rest(self) -> bool:
         return False
 
     def after_fork(self) -> None:
-        """In a child process: the lock is the parent's, and a thread of the parent may have been in an operation."""
+        """In a child process: makes new locks.
+
+        The old lock is the parent's, and a thread of the parent may have been in an operation.
+        """
         self.changed = threading.Condition(threading.RLock())
         self._lock = None
 
@@ -100,7 +103,7 @@ class SharedFile:
                 lock.note_holder(0)
             yield lock
         except SyncFailed:
-            self._closed_because = "a sync failed; open it again to go on"
+            self._closed_because = "a sync failed; open it again to continue"
             raise
         finally:
             lock.release()

@@ -1,4 +1,4 @@
-"""Appends a batch exactly once, even if an earlier try wrote all, part or none of it."""
+"""Appends a batch exactly once, even if an earlier attempt wrote all, part or none of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from warren.storage.format.columns import Batch
 def append_once(
     log: Log, batch: Batch, marker: bytes, since: int, *, id_of: Callable[[int], str] | None = None
 ) -> range | None:
-    """Appends what is missing of `batch`. Returns the numbers that it got, or None if some of it was there already.
+    """Appends the missing messages of `batch`. Returns the numbers that it got, or None if some of it had been written
+    before.
 
-    `since` is an end of the log from before the first try, `marker` belongs to this batch alone, and no other caller
-    tries the same. In a log that keeps no markers the ids of the messages tell what is there: a message without one
-    gets the id that `id_of` returns for its row, the same at each try.
+    `since` is an end of the log from before the first attempt, `marker` belongs to this batch alone, and no other
+    caller appends the same batch. In a log that keeps no markers, the ids of the messages show which were written. A
+    message without an id gets the one that `id_of` returns for its row, the same at each attempt.
     """
     count = len(batch.bodies)
     if log.format.keeps_markers:
@@ -41,7 +42,10 @@ def append_once(
 
 
 def written_count(log: Log, marker: bytes, since: int) -> int:
-    """Returns how many messages of a batch are in a log that has markers. These are always the first ones."""
+    """Returns how many messages of a batch are in a log that has markers.
+
+    They are always the first messages of the batch.
+    """
     return sum(marked.message_count for marked in log.markers(since) if marked.marker == marker)
 
 
@@ -49,14 +53,14 @@ def _missing_rows(log: Log, batch: Batch, since: int) -> list[int]:
     """Returns the rows of `batch` that are not in a log that keeps no markers.
 
     A message with the id of a row may be torn: such a log has no checksums, so a power cut can leave the id and lose
-    other bytes. The torn record stays, and the message is written again behind it.
+    other bytes. The torn record stays, and the message is written again after it.
     """
     ids, count = batch.ids, len(batch.bodies)
     assert ids is not None
     assert all(ids)
     tags = [""] * count if batch.tags is None else batch.tags
     corr_offsets = [NO_CORR_OFFSET] * count if batch.corr_offsets is None else batch.corr_offsets
-    # Compared by all fields that such a log keeps, because users may give several messages the same id.
+    # Compared by all fields that such a log keeps, because users may assign the same id to several messages.
     waiting: dict[tuple[str, bytes, str, int], list[int]] = {}
     for row, whole in enumerate(zip(ids, map(bytes, batch.bodies), tags, corr_offsets, strict=True)):
         waiting.setdefault(whole, []).append(row)

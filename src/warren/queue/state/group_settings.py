@@ -14,6 +14,7 @@ from warren.queue.state.json_file import read_json, write_json
 from warren.queue.state.settings import checked_name
 from warren.queue.state.shared_lock import SharedLock
 from warren.settings import Count, Either, Flag, OneOf, OrNone, Parsed, Seconds, Table, setting
+from warren.storage import Log
 from warren.storage.disk.filesystem import FileSystem
 from warren.storage.format.limits import FILTER_SIZE_MAX
 from warren.storage.format.tags import TagFilter
@@ -26,6 +27,13 @@ BACKOFF_S_MAX: Final = 86_400.0
 EDGES: Final = ("start", "end")
 
 
+def start_number(log: Log, start: str | int) -> int:
+    """Returns the number in a log at which a new group begins, if `start` is its setting."""
+    if isinstance(start, int):
+        return log.find_time(start)
+    return log.first if start == "start" else log.end
+
+
 def _tag(text: str) -> str:
     TagFilter.parse(text)
     return text
@@ -35,10 +43,10 @@ def _tag(text: str) -> str:
 class GroupSettings:
     """How a group consumes. All settings except `mode` and `tag` concern queue groups only.
 
-    A lease lasts `lease_s`. A message that comes back waits `backoff_s` after its first attempt, twice as long after
-    each further one, `backoff_s_max` at most, minus up to a quarter of that. After `attempts_max` attempts it becomes a
-    dead letter (0: never). While a program refers to a message its lease is renewed, for up to `renew_s_max` seconds
-    after it was taken (0: never). `start` says where a new group begins: "start", "end", or µs since the epoch.
+    A lease lasts `lease_s`. After a failed attempt a message waits for `backoff_s`, twice as long after each further
+    attempt, `backoff_s_max` at most, minus up to a quarter. After `attempts_max` attempts it becomes a dead letter (0:
+    never). While a program refers to a message its lease is renewed, for up to `renew_s_max` seconds after it was taken
+    (0: never). `start` says where a new group begins: "start", "end", or µs since the epoch.
     """
 
     mode: str = setting(OneOf(MODES), "how the members share the messages: `stream` or `queue`", "stream")
@@ -92,23 +100,23 @@ class GroupSettings:
 
 GROUP_SETTINGS: Final = Table.of("option", GroupSettings)
 GROUP_OPTIONS: Final = GROUP_SETTINGS.without("mode")
-"""The settings that a caller may give when it opens or configures a group. The mode of a group never changes."""
+"""The settings that a caller may pass when it opens or configures a group. The mode of a group never changes."""
 
 
 def open_settings(
     filesystem: FileSystem, topic_directory: str, group: str, values: Mapping[str, Any], lock: SharedLock
 ) -> GroupSettings:
-    """Returns the settings of `group`. A group that does not exist is made, with the settings in `values`.
+    """Returns the settings of `group`. If the group does not exist, creates it with the settings in `values`.
 
-    Raises SettingsDiffer if the group exists and has other settings than those in `values`. A setting that is not in
-    there does not differ, and neither does `start`, which says where a new group begins. `lock` is the store's.
+    Raises SettingsDiffer if the group exists and one of its settings differs from `values`. `start` is not compared,
+    because it only matters for a new group. `lock` is the store's.
     """
     checked_name("group", group, GROUP_NAME_SIZE_MAX)
     with lock:
-        kept = read_settings(filesystem, topic_directory, group)
-        if kept is not None:
-            _check_same(group, values, kept)
-            return kept
+        stored = read_settings(filesystem, topic_directory, group)
+        if stored is not None:
+            _check_same(group, values, stored)
+            return stored
         settings = GroupSettings(**values)
         filesystem.make_directory(paths.group_directory(topic_directory, group))
         _write_settings(filesystem, topic_directory, group, settings)
@@ -120,11 +128,11 @@ def change_settings(
 ) -> GroupSettings | None:
     """Changes settings of `group`, and returns the new ones, or None if the group does not exist."""
     with lock:
-        kept = read_settings(filesystem, topic_directory, group)
-        if kept is None:
+        stored = read_settings(filesystem, topic_directory, group)
+        if stored is None:
             return None
-        settings = dataclasses.replace(kept, **changes)
-        if settings != kept:
+        settings = dataclasses.replace(stored, **changes)
+        if settings != stored:
             _write_settings(filesystem, topic_directory, group, settings)
     return settings
 
@@ -134,13 +142,13 @@ def _write_settings(filesystem: FileSystem, topic_directory: str, group: str, se
     write_json(filesystem, path, settings.to_json())
 
 
-def _check_same(group: str, values: Mapping[str, Any], kept: GroupSettings) -> None:
+def _check_same(group: str, values: Mapping[str, Any], stored: GroupSettings) -> None:
     # Checked first, so that a value which no group can have is BadInput.
-    expected = dataclasses.replace(kept, **values)
-    if expected.mode != kept.mode:
-        raise SettingsDiffer(f"group {group!r}", "mode", expected.mode, kept.mode, "use another name")
+    expected = dataclasses.replace(stored, **values)
+    if expected.mode != stored.mode:
+        raise SettingsDiffer(f"group {group!r}", "mode", expected.mode, stored.mode, "use another name")
     for option, each in GROUP_OPTIONS.items():
-        value, own = getattr(expected, each.field), getattr(kept, each.field)
+        value, own = getattr(expected, each.field), getattr(stored, each.field)
         if value != own and option != "start":
             raise SettingsDiffer(f"group {group!r}", option, value, own, "change it with topic.configure_group()")
 

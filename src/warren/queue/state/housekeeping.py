@@ -11,7 +11,7 @@ from warren.clock import Clock
 from warren.queue.state.wakeup import Wakeup
 
 Duty = Callable[[], float]
-"""Does the work that is due. Returns after how many seconds to call it again, unless the store is rung before."""
+"""Does the work that is due. Returns after how many seconds to call it again if the store is not rung before."""
 
 PAUSE_AFTER_ERROR_S: Final = 1.0
 STOP_S_MAX: Final = 10.0
@@ -19,7 +19,9 @@ LOGGER: Final = logging.getLogger("warren")
 
 
 class Keeper:
-    """Calls each duty when it is due, and those that listen also when the store is rung. Any thread may call."""
+    """Calls each duty when it is due. If the duty listens, also calls it when the store is rung.
+    Any thread may call.
+    """
 
     def __init__(self, wakeup: Wakeup, clock: Clock, *, threaded: bool) -> None:
         self._wakeup, self._clock, self._threaded = wakeup, clock, threaded
@@ -50,7 +52,7 @@ class Keeper:
             self._failing.discard(duty)
 
     def keep(self, *, all_of_them: bool = True, is_rung: bool = False) -> float:
-        """Calls the duties, or only those that are due. Returns after how many seconds the next one is due."""
+        """Calls all duties, or only those that are due. Returns after how many seconds the next one is due."""
         now_s = self._clock.steady_s()
         with self._mutex:
             duties = [
@@ -77,9 +79,11 @@ class Keeper:
         try:
             wait_s = duty()
         except Exception:
-            # Logged once, however often it is tried again.
+            # Logged once, no matter how often it is tried again.
             if not self._is_stopping and duty not in self._failing:
-                LOGGER.exception("the store could not do its duty; it tries again every %g s", PAUSE_AFTER_ERROR_S)
+                LOGGER.exception(
+                    "background work of the store failed; it is tried again every %g s", PAUSE_AFTER_ERROR_S
+                )
             self._failing.add(duty)
             return PAUSE_AFTER_ERROR_S
         self._failing.discard(duty)
@@ -92,11 +96,11 @@ class Keeper:
             wait_s = self.keep(all_of_them=False, is_rung=rung != rung_before)
             rung_before = rung
             if wait_s > 0:
-                # `stop` rings the store, so this returns at once.
+                # `stop` rings the store, so this returns immediately.
                 self._wakeup.sleep(rung, wait_s)
 
     def stop(self) -> None:
-        """Stops. No duty runs any more when this returns."""
+        """Stops. When this returns, no duty is running."""
         self._is_stopping = True
         self._wakeup.ring()
         thread, self._thread = self._thread, None

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Final
 
-from warren.errors import CorruptSettings, NotAStore
+from warren.errors import CorruptSettings, NotAStore, StoreReplicated
 from warren.queue.state import paths
 from warren.queue.state.json_file import read_json, write_json
+from warren.storage.append.open import master_address
 from warren.storage.disk.filesystem import FileSystem, replace_file
 
 STORE_VERSION: Final = 1
-ADVICE: Final = "`warren store repair` makes a new one, and nothing else of the store is changed"
+ADVICE: Final = "`warren store repair` makes a new one and changes nothing else in the store"
 ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DAMAGED_SUFFIX: Final = ".damaged"
 
 
-def find_or_make_id(filesystem: FileSystem, store: str) -> str:
-    """Returns the id of the store in a directory. Makes the store if the directory has no such file.
+def find_or_make_id(filesystem: FileSystem, store: str, *, is_read_only: bool = False) -> str:
+    """Returns the id of the store in a directory. If the directory has no such file, creates the store.
 
-    Raises CorruptSettings if the file cannot be read, and NotAStore if its version is not known.
+    A store that its master opens is noted as replicated; to every other program it can only be read. Raises
+    CorruptSettings if the file cannot be read, NotAStore if its version is not supported, and StoreReplicated.
     """
     path = paths.store_file(store)
     reason = find_damage(filesystem, store)
@@ -30,8 +33,27 @@ def find_or_make_id(filesystem: FileSystem, store: str) -> str:
     if data is None:
         data = _made(filesystem, store, str(uuid.uuid4()))
     if data["version"] != STORE_VERSION:
-        raise NotAStore(store, f"it has version {data['version']!r}; this release knows {STORE_VERSION}")
+        raise NotAStore(store, f"it has version {data['version']!r}; this release supports {STORE_VERSION}")
+    if filesystem.shipping is None:
+        if not is_read_only:
+            _check_not_replicated(filesystem, store, data)
+    elif not data.get("replicated"):
+        # A slave need not have the directory otherwise, because only files are shipped.
+        write_json(filesystem, path, {**data, "replicated": True})
+    if filesystem.shipping is not None:
+        filesystem.make_directory(paths.topics_directory(store))
     return str(data.get("id"))
+
+
+def check_not_replicated(filesystem: FileSystem, store: str) -> None:
+    """Raises StoreReplicated if the store has slaves. One whose file cannot be read passes."""
+    if find_damage(filesystem, store) is None:
+        _check_not_replicated(filesystem, store, read_json(filesystem, paths.store_file(store)) or {})
+
+
+def _check_not_replicated(filesystem: FileSystem, store: str, data: Mapping[str, object]) -> None:
+    if data.get("replicated"):
+        raise StoreReplicated(store, master_address(filesystem, store))
 
 
 def find_damage(filesystem: FileSystem, store: str) -> str | None:
@@ -45,7 +67,7 @@ def find_damage(filesystem: FileSystem, store: str) -> str | None:
 
 
 def make_anew(filesystem: FileSystem, store: str) -> str:
-    """Replaces a damaged file, of which a copy is kept, and returns the id: the old one if it can be read."""
+    """Replaces a damaged file and keeps a copy of it. Returns the id: the old one if it can be read."""
     path = paths.store_file(store)
     content = b""
     if filesystem.exists(path):
@@ -61,7 +83,7 @@ def make_anew(filesystem: FileSystem, store: str) -> str:
 
 def _made(filesystem: FileSystem, store: str, id: str) -> dict[str, object]:
     data: dict[str, object] = {"version": STORE_VERSION, "id": id}
-    # Made first: a directory with the file is a complete store.
+    # The topics directory is made first, because a directory with the file is a complete store.
     filesystem.make_directory(paths.topics_directory(store))
     write_json(filesystem, paths.store_file(store), data)
     return data

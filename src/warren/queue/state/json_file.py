@@ -1,4 +1,4 @@
-"""A small JSON file of settings, which is read whole and replaced atomically."""
+"""A small JSON file of settings. It is read as a whole and replaced atomically."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def read_json(filesystem: FileSystem, path: str) -> dict[str, Any] | None:
     finally:
         file.close()
     if not isinstance(data, dict):
-        raise CorruptSettings(path, "it is not an object")
+        raise CorruptSettings(path, "it is not a JSON object")
     return data
 
 
 def write_json(filesystem: FileSystem, path: str, data: Mapping[str, Any]) -> None:
-    """Replaces the content of the file by `data`. After a power cut it is the old content or the new one."""
+    """Replaces the content of the file by `data`. After a power cut it has the old content or the new one."""
     text = json.dumps(data, indent=2, sort_keys=True) + "\n"
     replace_file(filesystem, path, text.encode())

@@ -21,8 +21,8 @@ EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
 """A snapshot is written when the events since the last one are this many times its size."""
 ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
-NOTHING_SEEN: Final = -1
-"""Means: read the last snapshot before the state is used again."""
+NO_STATE: Final = -1
+"""Means that the last snapshot must be read before the state is used again."""
 
 LedgerEvent = dict[str, Any]
 
@@ -39,15 +39,15 @@ class LedgerState(Protocol):
         ...
 
     def restore(self, snapshot: LedgerEvent) -> None:
-        """Replaces the state by what `snapshot` returned. An empty snapshot is the state at the beginning."""
+        """Replaces the state by a value that `snapshot` returned. An empty snapshot is the initial state."""
         ...
 
 
 class Ledger:
-    """Changes `state` in the same way for all processes. Any thread may call.
+    """Keeps `state` the same in all processes. Any thread may call.
 
-    A caller changes the state within `changing`: there it is up to date, and no other process changes it. An event is
-    in the ledger as soon as `add` returns (it survives the death of the process), and on disk after `sync`.
+    A caller changes the state within `changing`: there it is up to date, and no other process changes it. When `add`
+    returns, the event is in the ledger and survives the death of the process. After `sync` it is on disk.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Ledger:
                 clock=clock,
                 background=background,
             )
-        self.seen = NOTHING_SEEN
+        self.next_number = NO_STATE
         """The number of the first event that is not in the state yet."""
         self._events, self._size, self._snapshot_size = 0, 0, 0
 
@@ -82,7 +82,7 @@ class Ledger:
             self._catch_up()
             yield
             if self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size:
-                # If there is no room for the snapshot now, there may be later. The events are stored in any case.
+                # There may be room for the snapshot later. The events are stored in any case.
                 with suppress(StorageFull):
                     self._write_snapshot()
 
@@ -92,40 +92,37 @@ class Ledger:
             self._catch_up()
 
     def add(self, kind: str, event: LedgerEvent) -> None:
-        """Adds an event. Called within `changing`. If this raises, nothing has happened."""
+        """Adds an event. Called within `changing`. If this raises, the event was not added."""
         body = ENCODER.encode(event).encode()
         self.log.append(body, tag=kind)
-        seen = self.seen
-        # Any interruption: a state that is half changed must not be used again.
-        self.seen = NOTHING_SEEN
+        next_number = self.next_number
+        # Also for an interruption: a state that is half changed must not be used again.
+        self.next_number = NO_STATE
         self._state.apply(kind, event)
-        self.seen = seen + 1
-        self._count(body)
-
-    def sync(self) -> None:
-        """Syncs all events that were added. Called outside of `changing`, so that several callers share a sync."""
-        self.log.sync()
-
-    def _count(self, body: bytes) -> None:
+        self.next_number = next_number + 1
         self._events, self._size = self._events + 1, self._size + len(body)
 
+    def sync(self) -> None:
+        """Syncs all events that were added. Called outside `changing`, so that several callers share a sync."""
+        self.log.sync()
+
     def _catch_up(self) -> None:
-        end, seen = self.log.end, self.seen
-        if seen == end:
+        end, next_number = self.log.end, self.next_number
+        if next_number == end:
             return
-        self.seen = NOTHING_SEEN
-        # The log is shorter than what was replayed: unsynced events were lost in a crash.
-        if seen < self.log.first or seen > end:
-            seen = self._start()
-        while seen < end:
-            for message in self.log.read(seen):
-                seen = message.number + 1
+        self.next_number = NO_STATE
+        # The log ends before the events that were replayed: unsynced events were lost in a crash.
+        if next_number < self.log.first or next_number > end:
+            next_number = self._start()
+        while next_number < end:
+            for message in self.log.read(next_number):
+                next_number = message.number + 1
                 if message.tag == SNAPSHOT:
                     self._events, self._size, self._snapshot_size = 0, 0, len(message.body)
                 else:
                     self._state.apply(message.tag, json.loads(message.body))
-                    self._count(message.body)
-        self.seen = seen
+                    self._events, self._size = self._events + 1, self._size + len(message.body)
+        self.next_number = next_number
 
     def _start(self) -> int:
         """Restores the state from the last snapshot. Returns the number of the first event to apply to it."""
@@ -141,9 +138,9 @@ class Ledger:
     def _write_snapshot(self) -> None:
         body = ENCODER.encode(self._state.snapshot()).encode()
         receipt = self.log.append(body, tag=SNAPSHOT)
-        self.seen = receipt.number + 1
+        self.next_number = receipt.number + 1
         self._events, self._size, self._snapshot_size = 0, 0, len(body)
-        # The snapshot must be on disk before the events that it replaces may go.
+        # The snapshot must be on disk before the events that it replaces may be removed.
         self.log.sync()
         self.log.retire(before=receipt.number)
 

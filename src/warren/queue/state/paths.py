@@ -38,18 +38,23 @@ def broker_lock(store: str) -> str:
     return os.path.join(store, "broker.lock")
 
 
+def replica_file(store: str) -> str:
+    """The cluster, shard and replica that the directory belongs to."""
+    return os.path.join(store, "replication", "replica.json")
+
+
 def users_file(store: str) -> str:
-    """The users of a broker of the store, and what their passwords are checked against."""
+    """The users of the store's brokers, with the data that their passwords are checked against."""
     return os.path.join(store, "users.json")
 
 
 def rights_file(store: str) -> str:
-    """The rights (ACLs) of the users of a broker of the store."""
+    """The rights (ACLs) of the users of the store's brokers."""
     return os.path.join(store, "rights.json")
 
 
 def quotas_file(store: str) -> str:
-    """The quotas of users, clients and addresses of a broker of the store."""
+    """The quotas of users, clients and addresses of the store's brokers."""
     return os.path.join(store, "quotas.json")
 
 
@@ -59,32 +64,32 @@ def security_lock(store: str) -> str:
 
 
 def broker_directory(store: str) -> str:
-    """What brokers of the store must remember."""
+    """State that the store's brokers keep across restarts."""
     return os.path.join(store, "broker")
 
 
 def producer_ids_file(broker_directory: str) -> str:
-    """Up to where producer ids were given out."""
+    """The number up to which producer ids were assigned."""
     return os.path.join(broker_directory, "producer_ids.json")
 
 
 def readiness_file(broker_directory: str) -> str:
-    """Written to find out whether the store can be written to."""
+    """Written to check that the store can be written to."""
     return os.path.join(broker_directory, "ready")
 
 
 def transactional_directory(broker_directory: str) -> str:
-    """The producers that have a transactional id, each in a file."""
+    """The producers with a transactional id, one file each."""
     return os.path.join(broker_directory, "transactional")
 
 
 def transactional_files(transactional_directory: str, names: Iterable[str]) -> list[str]:
-    """Returns the files in the directory, without those that are just being written."""
+    """Returns the files in the directory, except those that are still being written."""
     return [os.path.join(transactional_directory, name) for name in names if name.endswith(TRANSACTIONAL_SUFFIX)]
 
 
 def transactional_file(transactional_directory: str, transactional_id: str) -> str:
-    """Named by a digest, because a transactional id may have any characters, and more than a file name may."""
+    """Named by a digest, because a transactional id may have more characters, and other ones, than a file name."""
     digest = hashlib.sha256(transactional_id.encode()).hexdigest()
     return os.path.join(transactional_directory, digest + TRANSACTIONAL_SUFFIX)
 
@@ -119,7 +124,7 @@ def partition_directory(topic_directory: str, partition: int) -> str:
 
 
 def sequences_file(partition_directory: str) -> str:
-    """What producers that number their batches have put into a partition through a broker."""
+    """The sequence numbers of producers that put into a partition through a broker."""
     return os.path.join(partition_directory, "sequences.json")
 
 
@@ -136,7 +141,7 @@ def group_file(group_directory: str) -> str:
 
 
 def group_notes_file(group_directory: str) -> str:
-    """What clients of the broker stored with the positions of a group."""
+    """Metadata that clients of the broker stored with the positions of a group."""
     return os.path.join(group_directory, "notes.json")
 
 
@@ -248,22 +253,22 @@ def journal_directory(transactions: str) -> str:
 
 
 def journal_copy_directory(transactions: str) -> str:
-    """Where a damaged journal is read: a copy of it, which may be cut."""
+    """A copy of a damaged journal, which is read here and may be cut."""
     return os.path.join(transactions, "journal.copy")
 
 
 def new_journal_directory(transactions: str) -> str:
-    """Where the journal is made that replaces a damaged one."""
+    """The new journal that replaces a damaged one, while it is made."""
     return os.path.join(transactions, "journal.new")
 
 
 def damaged_journal_directory(transactions: str, when_us: int) -> str:
-    """Where a damaged journal is set aside."""
+    """The place to which a damaged journal is moved."""
     return os.path.join(transactions, f"journal.damaged-{when_us}")
 
 
 def settling_lock(transactions: str) -> str:
-    """Held by the process that finishes the transactions of others."""
+    """Held by the process that finishes transactions of other processes."""
     return os.path.join(transactions, "settling.lock")
 
 
@@ -286,7 +291,7 @@ def dead_letter_lock(group_directory: str) -> str:
 
 
 def pipeline_directory(store: str, pipeline: str) -> str:
-    """What a pipeline that reads the store must remember."""
+    """State that a pipeline keeps in the store that it reads."""
     return os.path.join(store, "pipelines", pipeline)
 
 

@@ -1,4 +1,4 @@
-"""The places of the messages of a batch that all went to one partition."""
+"""The places of the messages of a batch that went to one partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warren.message import Place
 
 
 class Places(Sequence[Place]):
-    """The places of messages in one partition. Each is made when it is read."""
+    """The places of messages in one partition. Each is created when it is read."""
 
     def __init__(self, partition: int, numbers: range) -> None:
         self.partition, self.numbers = partition, numbers

@@ -10,21 +10,21 @@ from warren.storage import Log
 from warren.storage.check.inspection import BlockInfo
 
 ARCHIVE_GROUP: Final = "warren.archive"
-"""The group whose position is how far a topic is archived and verified: retention goes no further."""
+"""The group whose position says how far a topic is archived and verified. Retention goes no further."""
 
 
 def retire(log: Log, settings: TopicSettings, now_us: int) -> None:
     """Removes the messages that the settings no longer keep.
 
-    Files go in whole blocks, and the last block is ended early so that it can go, too. A message that is to go and is
-    in a block with messages to keep is hidden. A log whose format cannot retire exactly does neither.
+    Disk space is freed in whole blocks. The last block is sealed early, so that it can be removed too. If a block also
+    holds messages to keep, the others in it are hidden. A log whose format cannot retire exactly does neither.
     """
     first, is_exact = first_to_keep(log, settings, now_us), log.format.retires_exactly
     log.retire(before=first, exactly=is_exact, rolls=is_exact and _ends_last_block(log, settings, first, now_us))
 
 
 def _ends_last_block(log: Log, settings: TopicSettings, first: int, now_us: int) -> bool:
-    """Returns whether to end the last block: otherwise its old messages would stay on disk until the block is full."""
+    """Returns whether to seal the last block. Otherwise its old messages would stay on disk until the block is full."""
     blocks = log.inspect().blocks
     if not blocks or blocks[-1].base_number >= log.end:
         return False
@@ -51,17 +51,20 @@ def first_to_keep(log: Log, settings: TopicSettings, now_us: int) -> int:
     if settings.retention_bytes is not None:
         first = max(first, _first_within(log.inspect().blocks, settings.retention_bytes))
     if settings.retention_consumed:
-        # A filter may make a reader skip messages: those count as consumed.
+        # A filter may make a reader skip messages. Skipped messages count as consumed.
         positions = [log.reader(name).position for name in log.readers()]
         first = max(first, min(positions, default=first))
     if first > log.first and ARCHIVE_GROUP in log.readers():
-        # Whatever the settings say, messages that are not archived yet are kept, because they are nowhere else.
+        # Messages that are not archived yet are kept regardless of the settings, because no other copy exists.
         first = min(first, log.reader(ARCHIVE_GROUP).position)
     return first
 
 
 def _first_within(blocks: Sequence[BlockInfo], bytes_min: int) -> int:
-    """Returns the first number of the block with which the newest blocks have `bytes_min` bytes. Older ones may go."""
+    """Returns the first number of the block from which on the blocks have `bytes_min` bytes.
+
+    Older blocks may be removed.
+    """
     size = 0
     for block in reversed(blocks):
         size += block.end_offset - block.base_offset

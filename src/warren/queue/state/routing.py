@@ -40,7 +40,7 @@ def rows_by_partition(
             partition = keyless_partition if key is None else crc32(key) % partition_count
             rows.setdefault(partition, []).append(row)
     except TypeError as error:
-        raise BadInput("every key is bytes or None") from error
+        raise BadInput("keys: expected bytes or None for each") from error
     return dict(sorted(rows.items()))
 
 
@@ -49,9 +49,9 @@ def split_by_partition(
 ) -> list[PartitionBatch]:
     """Splits a batch by the keys of its messages, sorted by partition.
 
-    It is one part, for `keyless_partition`, if no message has a key, or with `by_key=False`: then the caller has named
-    the partition.
-    Raises BadInput if a column is not as long as the bodies, or a key is neither bytes nor None.
+    The batch stays whole, for `keyless_partition`, if no message has a key or if `by_key` is false because the caller
+    has named the partition. Raises BadInput if a column is not as long as the bodies, or a key is neither bytes nor
+    None.
     """
     batch.check()
     if batch.keys is None or not by_key:

@@ -1,4 +1,4 @@
-"""The openings of a store: one locked file for each, so that other processes notice the death of a process."""
+"""Session: one opening of a store, with a locked file that lets other processes notice its death."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from warren.storage.disk.filesystem import FileSystem, Lock
 class Session:
     """One opening of a store. Its `id` is never used again.
 
-    What a session holds (partitions of a group, leases, transactions) is free as soon as `is_alive` says that it has
-    ended.
+    Everything that a session holds (partitions of a group, leases, transactions) is free as soon as `is_alive` is false
+    for it.
     """
 
     def __init__(self, filesystem: FileSystem, directory: str) -> None:
@@ -27,8 +27,8 @@ class Session:
             self.id = uuid.uuid4().hex
             path = paths.session_path(self._directory, self.id)
             lock = filesystem.lock(path)
-            # A process that looked before the file was locked took its owner for dead, and removed it. So make another
-            # one.
+            # Another process may have checked the file before it was locked, taken its owner for dead and removed it.
+            # Then a new file is made.
             if lock.try_acquire() and filesystem.exists(path):
                 break
             lock.close()
@@ -63,7 +63,7 @@ class Session:
                 self.is_alive(id)
 
     def close(self) -> None:
-        """Ends the session. What it still holds is free."""
+        """Ends the session. Everything that it still holds becomes free."""
         lock, self._lock = self._lock, None
         if lock is not None:
             self._remove(paths.session_path(self._directory, self.id))
@@ -71,7 +71,7 @@ class Session:
             lock.close()
 
     def after_fork(self) -> None:
-        """In a child process: a session of its own, so that the parent's ends with the parent."""
+        """In a child process: opens its own session, because the parent's session ends with the parent."""
         lock, self._lock = self._lock, None
         if lock is not None:
             # Closed, not released: the parent holds the same lock, and keeps it.
@@ -80,12 +80,12 @@ class Session:
 
 
 class Onlooker(Session):
-    """Sees which sessions of a store are alive without being one: for a read-only opening."""
+    """Sees which sessions of a store are alive without having one: for a read-only store."""
 
     def _begin(self) -> None:
         self.id, self._lock = "", None
 
     def is_alive(self, id: str) -> bool:
-        """Returns whether the session `id` is open in some process. Removes nothing."""
+        """Returns whether the session `id` is open in any process. Removes nothing."""
         path = paths.session_path(self._directory, id)
         return self._filesystem.exists(path) and not self._filesystem.lock(path).try_acquire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,17 +24,20 @@ from warren.settings import (
     refused,
     setting,
 )
-from warren.storage.append.durability import INTERVAL_S_MAX, Durability
+from warren.storage.append.durability import INTERVAL_S_MAX, Durability, Replication
 from warren.storage.format.layout import COMPRESSIONS
 from warren.storage.format.limits import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, BODY_SIZE_MAX
 from warren.storage.format.record import check_bodies, check_size
 from warren.storage.format.versions import FORMATS, VERSION_DEFAULT, VERSIONS, Format
 
+REPLICATION_CHOICES: Final = ("sync", "async")
 DELIVER_AT_CHOICES: Final = ("none", "plain", "all")
-"""In which batches of Kafka clients the header `warren.deliver-at` delays records; plain: those not compressed."""
+"""In which batches of Kafka clients the header `warren.deliver-at` delays records; "plain": batches that are not
+compressed.
+"""
 
 FIXED = ("version",)
-"""Settings that cannot be changed after the topic was made."""
+"""Settings that cannot be changed after the topic was created."""
 ALLOWED: Final = re.compile(r"[A-Za-z0-9._-]+")
 NAME_PATTERN: Final = "^[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 RETENTION_AGE_S_MAX: Final = 1e16
@@ -44,13 +48,13 @@ RETENTION_BYTES_MAX: Final = 1 << 62
 def checked_name(what: str, name: object, size_max: int = NAME_SIZE_MAX) -> str:
     """Returns `name` if it can be the name of a `what` and of a directory. Raises BadName if not."""
     if not isinstance(name, str):
-        raise BadName(what, repr(name), "a name is a str")
+        raise BadName(what, repr(name), "a name must be a str")
     if not name or len(name.encode(errors="replace")) > size_max:
-        raise BadName(what, name[:NAME_SHOWN_SIZE_MAX], f"a name has 1 to {size_max} bytes")
+        raise BadName(what, name[:NAME_SHOWN_SIZE_MAX], f"a name must have 1 to {size_max} bytes")
     if not ALLOWED.fullmatch(name):
-        raise BadName(what, name, "a name consists of letters, digits, '.', '_' and '-'")
+        raise BadName(what, name, "a name may only have letters, digits, '.', '_' and '-'")
     if name.startswith("."):
-        raise BadName(what, name, "a name does not start with a dot")
+        raise BadName(what, name, "a name must not start with a dot")
     return name
 
 
@@ -73,8 +77,8 @@ class TopicSettings:
 
     `retention_age_s`, `retention_bytes` (of each partition) and `retention_consumed` (by every group) each retire
     messages; None and False retire nothing. `dead_letter` is the topic for dead letters; "" stands for `<topic>.dead`.
-    `deliver_at` says in which batches of Kafka clients a broker obeys the header `warren.deliver-at`; None leaves that
-    to the broker's own setting.
+    `deliver_at` says in which batches of Kafka clients a broker obeys the header `warren.deliver-at`; None means that
+    the broker's own setting applies.
     """
 
     partitions: int = setting(Count(1, PARTITIONS_MAX), "the number of partitions; it can grow, never shrink", 1)
@@ -102,7 +106,7 @@ class TopicSettings:
     )
     retention_age_s: float | None = setting(
         OrNone(Seconds(0, RETENTION_AGE_S_MAX, is_above=True)),
-        "how long messages are kept, such as `7d`; for ever, if not set",
+        "how long messages are kept, such as `7d`; without a limit, if not set",
         None,
     )
     retention_bytes: int | None = setting(
@@ -118,7 +122,7 @@ class TopicSettings:
             pattern="^([A-Za-z0-9_-][A-Za-z0-9._-]*)?$",
             size_max=NAME_SIZE_MAX,
         ),
-        "the topic for dead letters; if empty, the name of the topic with `.dead` behind it",
+        "the topic for dead letters; if empty, the name of the topic with `.dead` after it",
         "",
     )
     deliver_at: str | None = setting(
@@ -128,15 +132,26 @@ class TopicSettings:
         None,
     )
 
+    replication: str = setting(
+        OneOf(REPLICATION_CHOICES),
+        "in a store with slaves: whether a put waits until the in-sync set has it, `sync`, or not, `async`",
+        "sync",
+    )
+
     def __post_init__(self) -> None:
         TOPIC_SETTINGS.check_fields(self)
         if self.compression != "none" and not self.format.has_compression:
-            raise BadInput(f"compression: not possible in format version {self.version}")
+            raise BadInput(f"compression: not supported by format version {self.version}")
 
     @property
     def format(self) -> Format:
-        """The format of the topic's logs, which says what they can do."""
+        """The format of the topic's logs. It says which features they have."""
         return FORMATS[self.version]
+
+    @property
+    def log_replication(self) -> Replication:
+        """What waits for the other replicas in the logs of the topic."""
+        return "async" if self.replication == "async" else "sync"
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Returns the settings with these changes. Raises BadInput if they cannot be made."""
@@ -144,9 +159,9 @@ class TopicSettings:
         changed = dataclasses.replace(self, **changes)
         for name in FIXED:
             if getattr(changed, name) != getattr(self, name):
-                raise BadInput(f"{name} cannot be changed once the topic is there")
+                raise BadInput(f"{name} cannot be changed after the topic was created")
         if changed.partitions < self.partitions:
-            raise BadInput(f"partitions can be added, never removed: there are {self.partitions}")
+            raise BadInput(f"partitions can be added but not removed: the topic has {self.partitions}")
         return changed
 
     def to_json(self) -> dict[str, Any]:
@@ -163,9 +178,20 @@ class TopicSettings:
         except BadInput as error:
             raise CorruptSettings(path, str(error)) from error
 
+    @classmethod
+    def from_bytes(cls, path: str, content: bytes) -> Self:
+        """Reads the settings from the content of the file `path`. Raises CorruptSettings if they cannot be read."""
+        try:
+            data = json.loads(content)
+        except ValueError as error:
+            raise CorruptSettings(path, str(error)) from error
+        if not isinstance(data, dict):
+            raise CorruptSettings(path, "it is not an object")
+        return cls.from_json(path, data)
+
 
 TOPIC_SETTINGS: Final = Table.of("setting", TopicSettings)
-"""The settings of a topic: Python, the command line, HTTP, Kafka clients and the broker's `topics.*` use this table."""
+"""The settings of a topic. Python, the command line, HTTP, Kafka clients and the broker's `topics.*` use this table."""
 
 
 def check_sizes(bodies: Sequence[bytes], size_max: int) -> None:

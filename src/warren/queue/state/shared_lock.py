@@ -16,7 +16,10 @@ PAUSE_S_MAX: Final = 0.002
 
 
 class SharedLock:
-    """`with lock:` has one holder at a time, in all processes. Not reentrant. StoreBusy after LOCK_WAIT_S_MAX."""
+    """A lock of which `with lock:` has one holder at a time, in all processes. Not reentrant.
+
+    Raises StoreBusy after LOCK_WAIT_S_MAX.
+    """
 
     def __init__(self, filesystem: FileSystem, path: str, clock: Clock) -> None:
         self._filesystem, self._path, self._clock = filesystem, path, clock

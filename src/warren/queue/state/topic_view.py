@@ -1,4 +1,4 @@
-"""Protocols of what groups, delays and queues use of a topic and its store, so that they import neither."""
+"""Protocols of the parts of a topic and its store that groups, delays and queues use, so that they import neither."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.storage.disk.filesystem import FileSystem
 class StoreView(Protocol):
     """The store of a topic. `Store` is the only implementation.
 
-    `lock` is held while topics and groups are made or deleted, `session` says which processes are alive, and `wakeup`
+    `lock` is held while topics and groups are created or deleted. `session` shows which processes are alive. `wakeup`
     wakes the threads of all processes that wait for a change in the store.
     """
 
@@ -40,6 +40,16 @@ class StoreView(Protocol):
     def path(self) -> str: ...
     @property
     def is_read_only(self) -> bool: ...
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether this process is the master of a store that has slaves."""
+        ...
+
+    @property
+    def life(self) -> str:
+        """What is new if unsynced data may have been lost: another start of the machine, or another master."""
+        ...
 
     def settle(self) -> None:
         """Finishes the committed transactions of dead sessions. The caller holds no lock."""
@@ -66,16 +76,17 @@ class StoreView(Protocol):
         ...
 
     def opened_topic(self, name: str) -> TopicView | None:
-        """Returns the topic if this process has it open, whatever other processes did to it; otherwise None."""
+        """Returns the topic if this process has it open, even if another process deleted it; otherwise None."""
         ...
 
     def topic(self, name: str, partitions: int | None = None, **settings: Any) -> TopicView:
-        """Returns the topic, which is made if it does not exist. Raises SettingsDiffer if it has other settings."""
+        """Returns the topic, and creates it if it does not exist. Raises SettingsDiffer if it has other settings."""
         ...
 
 
 class TopicView(api.Topic, Protocol):
-    """A topic of an open store: the contract, and what groups and delays use besides. `Topic` implements it.
+    """A topic of an open store: the contract, and the further methods that groups and delays use. `Topic` implements
+    it.
 
     Any thread may use it.
     """
@@ -94,6 +105,21 @@ class TopicView(api.Topic, Protocol):
     def settings(self) -> TopicSettings: ...
     @property
     def partition_count(self) -> int: ...
+
+    @property
+    def waits_for_replicas(self) -> bool:
+        """Whether clients may outlive this process as master, so that every answer is first on the whole set."""
+        ...
+
+    @property
+    def syncs_answers(self) -> bool:
+        """Whether a call returns only after the sync of what it changed: the rule that answered means synced."""
+        ...
+
+    @property
+    def loses_nothing(self) -> bool:
+        """Whether a put that returned survives every crash and fail-over, without another sync."""
+        ...
 
     @property
     def logs(self) -> Sequence[Log]:

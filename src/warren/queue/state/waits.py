@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import Final
 
@@ -25,7 +24,7 @@ def checked_delay_s(duration: Duration | None) -> float:
 
 
 def checked_count(what: str, value: object, least: float, most: float) -> int:
-    """Returns `value` if it is a whole number from `least` to `most`. Raises BadInput, with the name `what`, if not."""
+    """Returns `value` if it is an integer from `least` to `most`. Otherwise raises BadInput, which names `what`."""
     if not isinstance(value, int) or not _is_within(value, least, most):
         raise BadInput(f"{what} {value!r}: expected a whole number from {least} to {most}")
     return value
@@ -45,15 +44,17 @@ def wait(condition: threading.Condition, seconds: float) -> None:
 
 
 class Deadline:
-    """Until when a call may wait: not at all, for some time, or without end. Parameters as in `queue.Queue`."""
+    """How long a call may wait: not at all, for some time, or without a limit. Parameters as in `queue.Queue`."""
 
     def __init__(self, clock: Clock, block: bool, duration: Duration | None) -> None:
-        self._clock, timeout = clock, seconds_of(duration)
+        self._clock = clock
+        # The value may have any type, because callers need not check types.
+        timeout: object = seconds_of(duration)
         self._end_s: float | None = None
         if not block:
             self._end_s = clock.steady_s()
         elif timeout is not None:
-            if not _is_within(timeout, 0, math.inf):
+            if not isinstance(timeout, int | float) or not timeout >= 0:
                 raise BadInput(f"timeout {timeout!r}: expected seconds, not less than 0, or None")
             self._end_s = clock.steady_s() + timeout
 
@@ -77,7 +78,7 @@ class Tasks:
         self._unfinished += 1
 
     def done(self) -> None:
-        """One message is done, or was withdrawn."""
+        """Marks one message as done or withdrawn."""
         if not self._unfinished:
             raise BadInput("task_done() was called more often than there were messages")
         self._unfinished -= 1

@@ -13,7 +13,7 @@ WAKEUP_FILE_SIZE: Final = 4096
 
 
 class Wakeup:
-    """Rung for changes that no log announces: a member joined, a message was parked. Any thread may call."""
+    """Rung for changes that no log announces, such as a new member or a parked message. Any thread may call."""
 
     def __init__(self, filesystem: FileSystem, path: str, clock: Clock) -> None:
         file = filesystem.open(path, writable=True, create=True)
@@ -25,19 +25,18 @@ class Wakeup:
         self._bell: Bell | None = Bell(view, 0, clock, writable=True)
 
     def value(self) -> int:
-        """Returns the value for `sleep`. The caller takes it before it checks whether there is a reason to sleep."""
+        """Returns the value for `sleep`. The caller reads it before it checks whether there is a reason to sleep."""
         return self._word.value
 
     def sleep(self, value: int, seconds: float) -> None:
-        """Sleeps until the store is rung after `value` was taken, at most for `seconds`. May return early."""
+        """Sleeps until the store is rung after `value` was read, at most for `seconds`. May return early."""
         bell = self._bell
         if bell is not None:
             bell.sleep(value, seconds)
 
     def ring(self) -> None:
-        """Wakes all that sleep."""
-        # Two rings at the same moment may count as one. A sleeper that misses the second sleeps for SLEEP_S_MAX at
-        # most.
+        """Wakes all threads that sleep."""
+        # Two rings at the same moment may count as one. A thread that misses the second sleeps for SLEEP_S_MAX at most.
         self._word.value = (self._word.value + 1) & 0xFFFFFFFF
         bell = self._bell
         if bell is not None:

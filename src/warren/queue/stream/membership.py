@@ -17,7 +17,7 @@ from warren.queue.state.topic_view import StoreView
 class Membership:
     """One member of the group in `group_directory`. Its `id` is never used again, and ids sort by the time of joining.
 
-    A join or leave wakes the other members. They notice a death when they look next.
+    A join or leave wakes the other members. They notice a death at their next check.
     """
 
     def __init__(self, store: StoreView, group_directory: str) -> None:
@@ -42,7 +42,7 @@ class Membership:
         store.wakeup.ring()
 
     def living(self) -> list[str]:
-        """Returns the ids of all living members, sorted. Without this member's own if the group was deleted."""
+        """Returns the ids of all living members, sorted. This member's own id is missing if the group was deleted."""
         filesystem, session = self._store.filesystem, self._store.session
         try:
             names = filesystem.names(self._directory)
@@ -74,7 +74,7 @@ class Membership:
             self._store.wakeup.ring()
 
     def after_fork(self) -> None:
-        """In a child process: the member is the parent's. The child may join as another one."""
+        """In a child process: forgets the member, which is the parent's. The child may join as another one."""
         self._path = None
 
 

@@ -1,4 +1,6 @@
-"""The partitions that one member of a stream group owns, and what it has read of each and not committed."""
+"""The partitions that one member of a stream group owns, and the messages of each that it has read
+and not committed.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from warren.storage.read.messages import Page, ScanRoom
 
 
 class OwnedPartition(Cursor):
-    """A partition whose lock the member holds. `position` is the number behind what it read.
+    """A partition whose lock the member holds. `position` is the number after the last message that it read.
 
-    `committed` is the stored position; `delivered_end` is the number behind the last message that the caller got.
+    `committed` is the stored position; `delivered_end` is the number after the last message that the caller got.
     """
 
     __slots__ = ("_log", "_reader", "committed", "delivered_end", "lock")
@@ -48,21 +50,21 @@ class OwnedPartition(Cursor):
         self.committed = number
 
     def go_to(self, number: int) -> None:
-        """Goes on from `number`, whatever was read before."""
+        """Continues at `number`, regardless of what was read before."""
         self.position = self.delivered_end = number
 
 
 class Claim(NamedTuple):
-    """Positions to commit, and the partitions as they were owned at that moment."""
+    """Positions to commit, and the partitions that were owned at that moment."""
 
     positions: dict[int, int]
     owned: dict[int, OwnedPartition]
 
 
 class Ownership:
-    """What one member owns. A partition is in here exactly while its lock is held. Any thread may call.
+    """The partitions that one member owns. A partition is in here exactly while its lock is held. Any thread may call.
 
-    Two members never own a partition at the same time, whatever they believe about each other: the lock is the
+    Two members never own a partition at the same time, even if they disagree about the members: the lock is the
     kernel's, and a process that dies frees it. `mutex` is held only for storage, never while waiting for something
     else.
     """
@@ -86,7 +88,10 @@ class Ownership:
     # --- Taking and giving up ---
 
     def take(self, partitions: Iterable[int]) -> None:
-        """Takes those of `partitions` that no other member owns. Reading goes on from what the last owner committed."""
+        """Takes those of `partitions` that no other member owns.
+
+        Reading continues at the position that the last owner committed.
+        """
         filesystem = self._topic.filesystem
         locks: dict[int, Lock] = {}
         try:
@@ -98,13 +103,13 @@ class Ownership:
                     lock.close()
             if not locks:
                 return
-            # The last owner may have died in the middle of a transaction that it had committed.
+            # The last owner may have died in the middle of carrying out a transaction that it had committed.
             self._topic.store.settle()
-            # No member may read what a prepared transaction has read, while that may still be committed.
+            # No member may read messages that a prepared transaction has read, as long as it may still be committed.
             for partition in self._topic.store.undecided(self._topic.name, self._group) & locks.keys():
                 locks.pop(partition).close()
             logs = self._topic.logs
-            taken = {
+            new_locks = {
                 partition: OwnedPartition(partition, lock, stored_position(logs[partition], self._group))
                 for partition, lock in locks.items()
             }
@@ -114,14 +119,14 @@ class Ownership:
             raise
         with self._mutex:
             if self._is_closed:
-                _free(taken.values())
+                _free(new_locks.values())
             else:
-                self._change({**self._owned, **taken})
+                self._change({**self._owned, **new_locks})
 
     def give_up(self, is_wanted: Callable[[int], bool], *, uncommitted: bool) -> int:
-        """Gives up the partitions that are not wanted, and returns how many.
+        """Gives up the partitions for which `is_wanted` is false, and returns how many.
 
-        With `uncommitted`, also those with uncommitted messages, which the next owner gets again.
+        With `uncommitted`, also those with uncommitted messages, which the next owner reads again.
         """
         with self._mutex:
             going = [
@@ -141,7 +146,7 @@ class Ownership:
         self._rotation.put(list(owned.values()))
 
     def close(self) -> None:
-        """Gives up everything, including what another thread is taking at this moment."""
+        """Gives up everything, including partitions that another thread is taking at this moment."""
         with self._mutex:
             self._is_closed = True
         self.give_up(lambda partition: False, uncommitted=True)
@@ -167,7 +172,7 @@ class Ownership:
                     turn = self._rotation.next_page(self._topic.logs, collected.room, tag, collected.bytes_room, room)
                 except WarrenError as error:
                     if collected.messages or isinstance(error, NeedsMemory):
-                        # The next call meets the error again, or has more memory for the same partition.
+                        # The next call meets the error again, or has more memory for this partition.
                         self._rotation.turn_back()
                     if not collected.messages:
                         raise
@@ -208,7 +213,7 @@ class Ownership:
     # --- Committing ---
 
     def read_positions(self) -> dict[int, int]:
-        """Returns, by partition, the number behind what was read and is not committed."""
+        """Returns, by partition, the number after the last message that was read, if it is not committed."""
         with self._mutex:
             return self._read_positions()
 
@@ -222,7 +227,8 @@ class Ownership:
             raise NotOwner(self._topic.name, self._group, missing)
 
     def claim(self, positions: Mapping[int, int] | None) -> Claim:
-        """Returns these positions, or those behind what was read and not committed, with the owned partitions.
+        """Returns these positions, or those after the messages that were read and not committed, with the owned
+        partitions.
 
         Raises NotOwner if a partition was given up since it was read: another member may have read the same, even if
         the partition came back.
@@ -249,8 +255,8 @@ class Ownership:
     def commit(self, positions: Mapping[int, int]) -> None:
         """Commits these positions: all, or none if a partition is not owned or has no such message.
 
-        A commit never goes back. A client whose connections were lost joins again and repeats its commit; meanwhile
-        another member may have committed further, and what that one committed must not be read again.
+        A commit never goes back. A client whose connections were lost joins again and repeats its commit. In between,
+        another member may have committed further, and its committed messages must not be read again.
         """
         with self._mutex:
             self._check(positions)
@@ -261,7 +267,7 @@ class Ownership:
             self._left.difference_update(positions)
 
     def commit_read(self) -> dict[int, int]:
-        """Commits what was read. Returns the number behind it, by partition."""
+        """Commits everything that was read. Returns the number after the last message, by partition."""
         with self._mutex:
             changed = self._read_positions()
             for partition, number in changed.items():
@@ -284,7 +290,7 @@ class Ownership:
         owned.position = max(owned.position, number)
 
     def seek(self, positions: Mapping[int, int]) -> None:
-        """Goes on from these numbers, in this process and in whichever process owns the partition next."""
+        """Continues at these numbers, in this process and in the process that owns the partition next."""
         with self._mutex:
             self._check(positions)
             for partition, number in positions.items():
@@ -294,14 +300,14 @@ class Ownership:
             self._left.difference_update(positions)
 
     def rewind(self) -> None:
-        """Reads again what was read and not committed."""
+        """Moves back, so that messages that were read and not committed are read again."""
         with self._mutex:
             for owned in self._owned.values():
                 owned.go_to(owned.committed)
             self._left.clear()
 
     def unread(self, positions: Mapping[int, int]) -> None:
-        """Reads again from these numbers on, unless they were committed or another thread moved since."""
+        """Reads again from these numbers on, unless they were committed or another thread moved in the meantime."""
         with self._mutex:
             for partition, number in positions.items():
                 owned = self._owned.get(partition)
@@ -309,7 +315,7 @@ class Ownership:
                     owned.go_to(number)
 
     def position(self, partition: int) -> int | None:
-        """Returns the number behind what was read, or None if the partition is not owned."""
+        """Returns the number after the last message that was read, or None if the partition is not owned."""
         owned = self._owned.get(partition)
         return None if owned is None else owned.position
 

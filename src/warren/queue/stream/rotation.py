@@ -1,4 +1,4 @@
-"""Reads several partitions in turn: each in its order, and none at the cost of the others."""
+"""Reads several partitions in turn, each in order, so that a busy partition does not starve the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warren.storage.log import wait_for_any
 from warren.storage.read.messages import Page, ScanRoom
 
 LOOK_WAITING_S: Final = 0.1
-"""How often a waiting reader checks what no log announces: members, and partitions that were added."""
+"""How often a waiting reader checks for changes that no log announces: members, and added partitions."""
 READ_LIMIT_MAX: Final = 1 << 31
 
 
@@ -35,7 +35,7 @@ def checked_wait_s(duration: Duration) -> float:
 
 
 class Cursor:
-    """The state of reading one partition: `position` is the number to go on from."""
+    """The state of reading one partition. `position` is the number to continue from."""
 
     __slots__ = ("partition", "position")
 
@@ -68,10 +68,11 @@ class Rotation(Generic[AnyCursor]):
     ) -> tuple[AnyCursor, Page] | None:
         """Returns up to `limit` messages of the next partition in turn that has any. The caller moves its cursor.
 
-        With `bytes_max`, of about so many bytes. Returns None if no partition has any, or if the filter used up `room`:
-        then the cursors have moved past what was scanned.
+        `bytes_max` limits their bytes, roughly. Returns None if no partition has any, or if the filter used up `room`:
+        then the cursors have moved past the scanned messages.
 
-        Raises FellBehind, or another error of a partition, when it is its turn. The next call goes on with the others.
+        If a partition fails, such as with FellBehind, raises the error when it is the turn of that partition. The next
+        call continues with the others.
         """
         cursors, room = self._cursors, room or ScanRoom()
         count = len(cursors)
@@ -92,7 +93,7 @@ class Rotation(Generic[AnyCursor]):
             room.use(page)
             if page.messages:
                 return cursor, page
-            # The filter has skipped these messages for good.
+            # The filter has skipped these messages permanently.
             cursor.position = page.next_number
         return None
 

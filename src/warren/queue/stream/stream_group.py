@@ -1,4 +1,4 @@
-"""Stream groups: members share the partitions of a topic. Each reads its own in order, and commits how far it got."""
+"""Stream groups: members share the partitions of a topic. Each reads its own in order, and commits its positions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from warren.storage.format.tags import TagFilter
 from warren.storage.read.messages import Page, ScanRoom
 
 GONE: Final = (LogClosed, NotALog, FileNotFoundError)
-"""The errors if another process has deleted the topic or the group."""
+"""The errors that occur if another process has deleted the topic or the group."""
 LOOK_S: Final = 0.05
-"""How often a member that reads checks who else is there. When another process rings the store, it checks at once."""
+"""How often a reading member checks for other members. When another process rings the store, it checks immediately."""
 LOOK_S_MIN: Final = 0.001
-"""The store may be rung often and for other reasons: a member checks no more often than this."""
+"""A store may be rung often and for other reasons. A member checks no more often than this."""
 LOOK_IDLE_S: Final = 0.2
 """How often the store's keeper checks for a member that does not read."""
 
@@ -43,8 +43,8 @@ class StreamGroup:
     Any thread may use it; a thread that wants partitions of its own opens another member.
 
     One living member at a time owns a partition, and reads it in order. Committed messages are never read again. If the
-    partition goes to another member, that one reads what was not committed again. A partition can go when this member
-    reads on, commits, closes, or has nothing uncommitted.
+    partition goes to another member, that one reads again what was not committed. A partition can be handed over when
+    this member reads on, commits, closes, or has nothing uncommitted.
     """
 
     def __init__(self, topic: TopicView, name: str, settings: GroupSettings) -> None:
@@ -57,7 +57,7 @@ class StreamGroup:
         self._looked_s, self._rung = 0.0, 0
         self._is_closed = False
         self._end: WarrenError | None = None
-        # A member without references owns nothing. It leaves when the keeper notices that it was collected.
+        # A member that was collected owns nothing. It leaves the group when the keeper notices that.
         self._finalizer = weakref.finalize(self, self._ownership.close)
         self._duty = _weak_duty(weakref.WeakMethod(self.keep), self._store.keeper, self._membership)
         process_residents().register(self)
@@ -79,7 +79,7 @@ class StreamGroup:
         """Returns up to `limit` messages of the partitions that this member owns, ordered within each partition.
 
         If there is none, waits up to `wait` seconds for one. Raises FellBehind, with the partition, if retention
-        removed the next messages: `seek` says where to go on.
+        removed the next messages: `seek` sets where to continue.
         """
         checked_limit(limit)
         wait_s = checked_wait_s(wait)
@@ -94,9 +94,10 @@ class StreamGroup:
         return messages
 
     def read_within(self, limit: int, bytes_max: int, room: ScanRoom) -> list[Message]:
-        """Does the same without a wait, up to about `bytes_max` bytes of bodies, but at least one message.
+        """Does the same as `read` without waiting, with up to about `bytes_max` bytes of bodies, but at least one
+        message.
 
-        If the filter used up `room`, there may be more messages: the next call goes on from there.
+        If the filter used up `room`, there may be more messages: the next call continues from there.
         """
         return self._read(checked_limit(limit), bytes_max, room)
 
@@ -115,7 +116,7 @@ class StreamGroup:
             self._ownership.wait(seconds)
 
     def __iter__(self) -> Iterator[Message]:
-        """Yields messages without end, until the member is closed.
+        """Yields messages until the member is closed.
 
         `commit` commits up to the last message that was yielded.
         """
@@ -148,42 +149,47 @@ class StreamGroup:
     # --- Committing and going elsewhere ---
 
     def commit(self, positions: Mapping[int, int] | None = None) -> dict[int, int]:
-        """Commits what was read, or what comes before `positions`. Returns what was committed, by partition.
+        """Commits everything that was read, or everything before `positions`. Returns the committed positions by
+        partition.
 
         It is as durable as the topic's settings say when this returns. A partition that went to another member is left
-        out, and read there again. A position below the committed one changes nothing: `seek` goes back.
-        Raises NotOwner, and commits nothing, if `positions` names a partition that went to another member.
+        out, and read there again. A position below the committed one changes nothing: `seek` goes back. Raises
+        NotOwner, and commits nothing, if `positions` names a partition that went to another member.
         """
         self._check_open()
         try:
             if positions is None:
-                done = self._ownership.commit_read()
+                committed = self._ownership.commit_read()
             else:
-                done = dict(positions)
-                self._ownership.commit(done)
+                committed = dict(positions)
+                self._ownership.commit(committed)
             self._look_if_due(is_asking=False)
         except GONE as error:
             raise self._meaning(error) from error
-        return done
+        return committed
 
     def seek(self, to: Where, partition: int | None = None) -> dict[int, int]:
-        """Goes to a number, to the first message at or after a time, to START or to END.
+        """Moves to a number, to the first message at or after a time, to START or to END.
 
         Returns the numbers by partition.
 
-        In `partition`, or in all that this member owns. The new position is stored at once, for later owners too, and
-        replaces what was read and not committed. Raises NotOwner if another member owns the partition.
+        Applies to `partition`, or to all partitions that this member owns. The new position is stored immediately, for
+        later owners too, and discards messages that were read and not committed. Raises NotOwner if another member owns
+        the partition.
         """
         with self._meant():
             self._look_if_due(is_asking=False)
-            partitions = self.partitions if partition is None else [self._checked(partition)]
+            partitions = self.partitions
+            if partition is not None:
+                self.topic.partition(partition)
+                partitions = [partition]
             self._ownership.check_owned(partitions)
             numbers = {number: number_of(self.topic.partition(number), to) for number in partitions}
             self._ownership.seek(numbers)
         return numbers
 
     def rewind(self) -> None:
-        """Reads again what was read and not committed."""
+        """Moves back, so that messages that were read and not committed are read again."""
         self._check_open()
         self._ownership.rewind()
 
@@ -192,18 +198,15 @@ class StreamGroup:
         self._check_open()
         self._ownership.unread({message.partition: message.number for message in reversed(messages)})
 
-    def _checked(self, partition: int) -> int:
-        self.topic.partition(partition)
-        return partition
-
     # --- For transactions ---
 
     def read_positions(self) -> dict[int, int]:
-        """Returns, by partition, the number behind what this member has read and not committed."""
+        """Returns, by partition, the number after the last message that this member has read and not committed."""
         return self._ownership.read_positions()
 
     def claim(self, positions: Mapping[int, int] | None) -> Claim:
-        """Returns what a transaction is to commit: these positions, or those behind what this member has read.
+        """Returns the positions that a transaction is to commit: these, or those after the messages that this member
+        has read.
 
         Raises NotOwner if one of the partitions was given up since it was read.
         """
@@ -214,7 +217,7 @@ class StreamGroup:
         self._ownership.check_claim(owned)
 
     def apply_positions(self, positions: Mapping[int, int]) -> None:
-        """Commits the positions of a committed transaction, whichever member owns the partitions now.
+        """Commits the positions of a committed transaction, regardless of which member owns the partitions now.
 
         Takes no lock that is held while `store.settle` is called. Without a member, `positions.store_positions` does
         this.
@@ -229,7 +232,7 @@ class StreamGroup:
         return self._ownership.partitions
 
     def owned(self) -> list[int]:
-        """Returns the same. A remote member answers this without asking the broker."""
+        """Returns the owned partitions. A remote member answers this without a request to the broker."""
         return self._ownership.partitions
 
     def members(self) -> list[str]:
@@ -243,7 +246,10 @@ class StreamGroup:
         return self._membership.id
 
     def position(self, partition: int) -> int:
-        """Returns the number that the group reads next: behind what was read, if this member owns the partition."""
+        """Returns the number that the group reads next.
+
+        If this member owns the partition, that is after the last message that was read.
+        """
         self._check_open()
         log = self.topic.partition(partition)
         position = self._ownership.position(partition)
@@ -260,7 +266,7 @@ class StreamGroup:
         return {partition: self.position(partition) for partition in range(self.topic.partition_count)}
 
     def lag(self) -> dict[int, int]:
-        """Returns, by partition, how many messages are not committed, including those that the filter leaves out."""
+        """Returns, by partition, how many messages are not committed, including those that the filter omits."""
         with self._meant():
             self._look_if_due(is_asking=False)
             stored.begin(self.topic, self.name, self.settings.start)
@@ -272,7 +278,7 @@ class StreamGroup:
     # --- Who owns what ---
 
     def _look_if_due(self, *, is_asking: bool) -> None:
-        """Checks who is there, unless that was checked just now."""
+        """Checks for changed members, unless that was checked just now."""
         if self._is_closed:
             self._check_open()
         store = self._store
@@ -283,14 +289,16 @@ class StreamGroup:
             self._look(is_asking=is_asking)
 
     def _look(self, *, is_asking: bool) -> None:
-        """Gives up what others should own, and takes what this member should own if it is free.
+        """Gives up partitions that other members should own, and takes those that this member should own if they are
+        free.
 
-        A caller that reads on (`is_asking`) has had its chance to commit: then uncommitted partitions are given up too.
+        A caller that continues to read (`is_asking`) has had its chance to commit: then uncommitted partitions are
+        given up too.
         """
         store, topic = self._store, self.topic
         self._check_open()
         if not self._membership.has_joined:
-            # In a child of the process that joined, at its first call.
+            # Joins in a child of the process that joined, at its first call.
             self._membership.join()
         self._rung, self._looked_s = store.wakeup.value(), store.clock.steady_s()
         partition_count = topic.see_partitions()
@@ -321,7 +329,9 @@ class StreamGroup:
         return LOOK_IDLE_S
 
     def _deleted(self) -> WarrenError:
-        """Returns the error for missing files of this member: it was closed, or the group was deleted elsewhere."""
+        """Returns the error for missing files of this member: it was closed, or the group was deleted by another
+        process.
+        """
         if self._is_closed:
             return GroupClosed(self.topic.name, self.name)
         has_topic = self._store.has_topic(self.topic.name)
@@ -337,7 +347,9 @@ class StreamGroup:
             raise self._meaning(error) from error
 
     def _meaning(self, error: Exception) -> Exception:
-        """Returns what a missing file means: most often, that another process deleted the topic or the group."""
+        """Returns the error that explains a missing file: in most cases, another process deleted the topic or the
+        group.
+        """
         self._store.check_open()
         if not self._store.has_topic(self.topic.name):
             return NoSuchTopic(self.topic.name)
@@ -357,7 +369,7 @@ class StreamGroup:
         self._is_closed = True
         if self._finalizer.detach() is not None:
             self._store.keeper.remove(self._duty)
-            # The others are woken when the locks are free, so that they can take them.
+            # The other members are woken after the locks are released, so that they can take them.
             self._ownership.close()
             self._membership.leave()
 

@@ -15,11 +15,11 @@ NULL_SIZE = -1
 
 
 class ContentChecksum:
-    """The CRC-32C of each column of the messages that were added. How they were cut into batches does not matter.
+    """The CRC-32C of each column of the messages that were added, no matter how they were cut into batches.
 
     One thread. A column of numbers is checked as values of 8 bytes, little-endian; null is -1. A column of bytes or
     text has two checksums: one of the sizes, of 4 bytes each (null is -1), and one of all bytes back to back. Headers
-    have a checksum of their counts, of 4 bytes each, and those of the two columns of their names and values.
+    have a checksum of their counts, of 4 bytes each, and the checksums of the two columns of their names and values.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,10 @@ class ContentChecksum:
         self.count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Adds the messages of a batch with the columns of `shaped`. They come after those that were added before."""
+        """Adds the messages of a batch with the columns of `shaped`.
+
+        They come after all messages that were added before.
+        """
         self.count += batch.num_rows
         for name in CHECKED:
             self._add(name, batch.column(name))

@@ -87,11 +87,11 @@ UNMAKERS: Final[Mapping[str, tuple[str, Callable[[pa.Array], pa.Array]]]] = {
     "corr_offset": ("corr_offset", lambda array: array.fill_null(NO_CORR_OFFSET)),
     "body": ("value", lambda array: array),
 }
-"""For each column of a scan: the column of an archive that it is made from, and how."""
+"""For each column of a scan: the column of an archive that it is derived from, and the conversion."""
 
 
 def archived_columns(scanned: Sequence[str]) -> list[str]:
-    """Returns the columns of an archive from which these columns of a scan are made."""
+    """Returns the columns of an archive from which these columns of a scan are derived."""
     return [UNMAKERS[name][0] for name in scanned]
 
 

@@ -6,7 +6,7 @@ from warren.errors import StoreError
 
 
 class ArchiveError(StoreError):
-    """An error about an archive of topics."""
+    """An error of an archive of topics."""
 
     code = "archive"
 
@@ -22,12 +22,12 @@ class NotAnArchive(ArchiveError):
 
 
 class ArchiveDamaged(ArchiveError):
-    """A file of an archive is missing, or is not what the manifest says."""
+    """A file of an archive is missing, or differs from the manifest."""
 
     code = "archive_damaged"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}; `warren archive verify` lists everything that is wrong")
+        super().__init__(f"{path}: {reason}; `warren archive verify` lists all differences")
         self.path, self.reason = path, reason
 
 
@@ -39,20 +39,20 @@ class ArchiveGap(ArchiveError):
     def __init__(self, topic: str, partition: int, end: int, first: int) -> None:
         super().__init__(
             f"messages {end} to {first - 1} of partition {partition} of topic {topic!r} were retired before they were "
-            "archived: begin a new archive in another directory, or read archive and log apart"
+            "archived: begin a new archive in another directory, or read archive and log separately"
         )
         self.topic, self.partition, self.end, self.first = topic, partition, end, first
 
 
 class ArchiveOfAnother(ArchiveError):
-    """The archive holds messages of another topic that had this name before, or of another store."""
+    """The archive contains messages of another topic that had this name before, or of another store."""
 
     code = "archive_of_another"
 
     def __init__(self, path: str, topic: str) -> None:
         super().__init__(
-            f"{path} holds another topic that was called {topic!r}, since deleted or in another store; use another "
-            "directory for this one"
+            f"{path} contains another topic with the name {topic!r}, which was deleted or is in another store; use "
+            "another directory for this one"
         )
         self.path, self.topic = path, topic
 
@@ -66,6 +66,6 @@ class ArchiveConflict(ArchiveError):
     def __init__(self, path: str, topic: str, partition: int) -> None:
         super().__init__(
             f"another run has archived partition {partition} of topic {topic!r} to {path} in the meantime; nothing of "
-            "this run was kept: run it again for what is left"
+            "this run was kept: run it again for the remaining messages"
         )
         self.path, self.topic, self.partition = path, topic, partition

@@ -18,7 +18,7 @@ POLL_S: Final = 0.05
 
 @contextmanager
 def held(path: str, clock: Clock) -> Iterator[None]:
-    """Holds the lock inside of the `with`. Raises StoreBusy if another process holds it for ARCHIVE_LOCK_WAIT_S_MAX."""
+    """Holds the lock inside the `with`. Raises StoreBusy if another process holds it for ARCHIVE_LOCK_WAIT_S_MAX."""
     lock = SYSTEM_FILE_SYSTEM.lock(path)
     try:
         deadline_s = clock.steady_s() + ARCHIVE_LOCK_WAIT_S_MAX
@@ -32,7 +32,9 @@ def held(path: str, clock: Clock) -> Iterator[None]:
 
 
 def try_hold(path: str) -> SystemLock | None:
-    """Returns the lock, which the caller closes; None if another process holds it, or if its directory is missing."""
+    """Returns the lock, which the caller closes; None if another process holds it, or if its
+    directory does not exist.
+    """
     if not os.path.isdir(os.path.dirname(path)):
         return None
     lock = SYSTEM_FILE_SYSTEM.lock(path)

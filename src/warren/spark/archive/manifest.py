@@ -26,11 +26,11 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
-    """The messages of one partition from `first` up to `end`, all of them, in one Parquet file of `size` bytes.
+    """All messages of one partition from `first` up to `end`, in one Parquet file of `size` bytes.
 
-    `path` and `staged` are relative to the archive. `crc` is the checksum of the file, `content` has those of the
+    `path` and `staged` are relative to the archive. `crc` is the checksum of the file; `content` has those of the
     columns of its messages. Times are µs since the epoch, on the day `date` in UTC. `gaps` are ranges of numbers whose
-    messages the log had but could not read, because of how a client had packed them.
+    messages the log had but could not read, because a client had packed them wrongly.
     """
 
     topic: str
@@ -83,7 +83,9 @@ class Manifest:
         return sorted({file.topic for file in self.files})
 
     def topic_id(self, topic: str) -> str | None:
-        """Returns the id that distinguishes the archived topic from others of its name; None if it is not archived."""
+        """Returns the id that distinguishes the archived topic from others of its name; None if the topic is not
+        archived.
+        """
         return next((file.topic_id for file in self.files if file.topic == topic), None)
 
     def of(self, topic: str, partition: int | None = None) -> list[ArchivedFile]:
@@ -112,7 +114,7 @@ def load_manifest(archive: str) -> Manifest:
         try:
             return read_manifest(archive, numbers[-1])
         except FileNotFoundError:
-            # So many manifests were committed in the meantime that this one has been removed.
+            # Many manifests were committed in the meantime, and this one has been removed.
             continue
     return Manifest()
 
@@ -122,12 +124,15 @@ def require_manifest(archive: str) -> Manifest:
     manifest = load_manifest(archive)
     if not manifest.number:
         reason = "there is no manifest in it" if os.path.isdir(archive) else "there is no such directory"
-        raise NotAnArchive(archive, f"{reason}; `warren archive run` makes one")
+        raise NotAnArchive(archive, f"{reason}; `warren archive run` creates one")
     return manifest
 
 
 def read_manifest(archive: str, number: int) -> Manifest:
-    """Returns manifest `number`. Raises ArchiveDamaged if it is not complete, FileNotFoundError if it is gone."""
+    """Returns manifest `number`.
+
+    Raises ArchiveDamaged if it is not complete, FileNotFoundError if it no longer exists.
+    """
     path = paths.manifest_file(archive, number)
     with open(path, "rb") as file:
         text = file.read().splitlines()
@@ -137,14 +142,14 @@ def read_manifest(archive: str, number: int) -> Manifest:
         if kind["format"] != FORMAT or kind["version"] != FORMAT_VERSION or kind["number"] != number:
             raise ArchiveDamaged(path, f"it is not manifest {number} of format {FORMAT} version {FORMAT_VERSION}")
         if end != _foot(lines):
-            raise ArchiveDamaged(path, "its lines are not those that were written")
+            raise ArchiveDamaged(path, "its lines were changed")
         return Manifest(number=number, files=[ArchivedFile.from_json(json.loads(line)) for line in lines])
     except (ValueError, KeyError, TypeError) as error:
-        raise ArchiveDamaged(path, f"it is no manifest ({error})") from error
+        raise ArchiveDamaged(path, f"it is not a manifest ({error})") from error
 
 
 def commit_files(archive: str, added: Sequence[ArchivedFile], clock: Clock = SYSTEM_CLOCK) -> Manifest:
-    """Makes the files part of the archive, all of them or none. Returns the new manifest, which is durable then.
+    """Makes the files part of the archive, all of them or none. Returns the new manifest, which is then durable.
 
     Raises ArchiveConflict, and changes nothing, if another run has archived the same messages in the meantime.
     """

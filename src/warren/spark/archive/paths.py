@@ -1,4 +1,4 @@
-"""The names of all files of an archive: made and parsed here only."""
+"""Makes and parses the names of all files of an archive. No other module does."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def run_of(staged: str) -> str:
 
 
 def file_path(topic: str, partition: int, date: str, first: int, end: int) -> str:
-    """Returns the path of a file, relative to the archive: by topic and date, as tables of files usually are."""
+    """Returns the path of a file, relative to the archive: by topic and date, as is usual for tables of files."""
     return os.path.join(f"topic={topic}", f"date={date}", f"{partition}-{first:020d}-{end:020d}.parquet")

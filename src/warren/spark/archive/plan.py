@@ -19,7 +19,7 @@ from warren.storage.check.inspection import BlockInfo
 
 ARCHIVE_SPLIT_SIZE_MIN: Final = 16 << 20
 ARCHIVE_SPLIT_SIZE_MAX: Final = 1 << 30
-"""How many bytes of a log a task archives: at least, if there are as many, and at most."""
+"""How many bytes of a log a task archives: the least, if there are as many, and the most."""
 
 
 class DayRange(NamedTuple):
@@ -72,7 +72,8 @@ def days(log: Log, start: int, end: int) -> Iterator[tuple[str, tuple[int, int]]
     while start < end:
         message = next(iter(log.read(start, limit=1)), None)
         if message is None or message.number >= end:
-            # The rest is in batches that cannot be read. The next run takes it together with later messages.
+            # The remaining messages are in batches that cannot be read. The next run takes them together with later
+            # messages.
             return
         day = (EPOCH + timedelta(microseconds=message.timestamp)).date()
         midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)

@@ -19,7 +19,7 @@ from warren.transaction.store import Store
 class Retired(NamedTuple):
     """What was retired in one partition: its log began with `was_first`, and now begins with `first`.
 
-    `held_by` is the group that still needs messages which could be retired otherwise; empty if there is none.
+    `held_by` is the group that still needs messages that could be retired otherwise; empty if there is none.
     """
 
     topic: str
@@ -35,8 +35,8 @@ def retire(
 ) -> list[Retired]:
     """Removes whole blocks whose messages are archived and verified, older than `keep_s`, and consumed by all groups.
 
-    The group `warren.archive` then has its position at the end of the verified archive, and so holds back the
-    retention of the topic's settings as well. Messages behind the first fault of the verification are not removed.
+    The group `warren.archive` then has its position at the end of the verified archive, so it also holds back the
+    retention of the topic's settings. Messages after the first fault of the verification are not removed.
     """
     retired: list[Retired] = []
     with Store(store, keeps=False, clock=clock) as opened:

@@ -62,7 +62,7 @@ def archive(
     catalog, directory = FileCatalog(store), os.path.abspath(directory)
     names = catalog.topics() if topics is None else list(topics)
     until_us = None if until is None else microseconds(until)
-    # Planned before anything is made, so that a missing topic or a gap leaves no empty archive behind.
+    # Planned before anything is created, so that a missing topic or a gap leaves no empty archive behind.
     plan(catalog, load_manifest(directory), directory, names, until_us)
     with ArchiveRun(directory) as run:
         manifest = load_manifest(directory)
@@ -101,7 +101,7 @@ def verify(
     files = [file for file in manifest.files if file.topic in names]
     path = None if store is None else FileCatalog(store).path
     total = sum(file.count for file in files)
-    # One task for each file, so that tasks are short and their number shows the progress.
+    # One task for each file, so that tasks are short and the number of finished tasks shows the progress.
     with counted(spark, total, progress):
         results = run_tasks(spark, files, partial(_checked, path, directory))
     checks = [FileCheck(*json.loads(result)) for result in results]

@@ -20,7 +20,8 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
 class ArchiveRun:
     """One run that adds to an archive. Until it is closed, no other run removes its staged files as leftovers.
 
-    First it tidies the files that earlier runs left: those that a manifest lists are moved into place, others removed.
+    First it tidies the files that earlier runs left: those that a manifest lists are moved into place, the others
+    removed.
     """
 
     def __init__(self, archive: str, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -77,12 +78,12 @@ def settle(archive: str, run: str) -> None:
     """Moves the files that an ended run committed into place, and removes its other files."""
     committed = [file for file in load_manifest(archive).files if paths.run_of(file.staged) == run]
     move_into_place(archive, committed)
-    # A task that has not been stopped yet may still write. The next run removes what it leaves.
+    # A task that has not been stopped yet may still write. The next run removes its files.
     shutil.rmtree(paths.run_directory(archive, run), ignore_errors=True)
 
 
 def move_into_place(archive: str, files: Iterable[ArchivedFile]) -> None:
-    """Moves files to the paths that the manifest says. Leaves those alone that are there already."""
+    """Moves files to the paths in the manifest. Files that are there already are not changed."""
     directories = set()
     for file in files:
         source, target = os.path.join(archive, file.staged), os.path.join(archive, file.path)

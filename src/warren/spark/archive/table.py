@@ -1,4 +1,4 @@
-"""An archive as a source of messages: its files as ranges that tasks read, and archive and log as one."""
+"""An archive as a source of messages: its files as ranges that tasks read, and archive and log combined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RANGE_ROWS_MAX: Final = 1 << 20
 
 
 class Archive:
-    """The archive in a directory, by the manifest that is the latest when this object is made."""
+    """The archive in a directory, with the manifest that is the latest when this object is created."""
 
     def __init__(self, directory: str) -> None:
         self.directory = os.path.abspath(directory)
@@ -61,7 +61,7 @@ class ArchivedPartition:
         return ArchiveAndLog(self, log, *self._files[0].place)
 
     def ranges(self, start: int, end: int) -> list[ArchiveRange]:
-        """Returns the ranges of files that hold the messages from `start` up to `end`, as far as they are archived."""
+        """Returns the ranges of files with the messages from `start` up to `end`, as far as they are archived."""
         ranges = []
         for file in self._files:
             first, last_end = max(start, file.first), min(end, file.end)
@@ -95,7 +95,7 @@ class ArchiveAndLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRange:
-    """The messages from `start` up to `end` of one file. Reads only the row groups that have some of them."""
+    """The messages from `start` up to `end` of one file. Reads only the row groups that contain some of them."""
 
     directory: str
     file: ArchivedFile

@@ -27,7 +27,7 @@ RUNS_SHOWN_MAX: Final = 3
 
 
 class ArchiveFault(NamedTuple):
-    """What is wrong with the archived messages from `first` up to `end`."""
+    """A fault in the archived messages from `first` up to `end`."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class ArchiveFault(NamedTuple):
 
 
 class FileCheck(NamedTuple):
-    """The result for one file: how many messages were compared with the log, and the reasons why it is bad."""
+    """The result for one file: how many messages were compared with the log, and the faults."""
 
     path: str
     compared: int
@@ -47,7 +47,7 @@ class FileCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCheck:
-    """The result for one partition. Up to `verified_end` nothing is wrong, and nothing is missing."""
+    """The result for one partition. Up to `verified_end` there is no fault, and no message is missing."""
 
     topic: str
     topic_id: str
@@ -153,7 +153,7 @@ def _compare(log: Log, path: str, file: ArchivedFile) -> tuple[int, list[str]]:
     if start >= file.end:
         return 0, []
     if log.end < file.end:
-        return 0, [f"the log ends at {log.end:,}, before the last message that was archived from it"]
+        return 0, [f"the log ends at {log.end:,}, before the last archived message"]
     archived = file.content if start == file.first else _content_of(path, start)[0].columns()
     content = ContentChecksum()
     for batch in log.scan(start, file.end):
@@ -163,12 +163,12 @@ def _compare(log: Log, path: str, file: ArchivedFile) -> tuple[int, list[str]]:
 
 def _differences(checksums: Mapping[str, str], expected: Mapping[str, str], origin: str) -> list[str]:
     names = [name for name in CHECKED if checksums.get(name) != expected.get(name)]
-    return [f"{', '.join(names)}: not what {origin} has"] if names else []
+    return [f"{', '.join(names)}: different from {origin}"] if names else []
 
 
 def _runs_text(runs: Sequence[range]) -> str:
-    shown = [f"{run.start:,} to {run.stop - 1:,}" for run in runs[:RUNS_SHOWN_MAX]]
-    return ", ".join(shown) + (" and more" if len(runs) > RUNS_SHOWN_MAX else "") if runs else "of no number"
+    texts = [f"{run.start:,} to {run.stop - 1:,}" for run in runs[:RUNS_SHOWN_MAX]]
+    return ", ".join(texts) + (" and more" if len(runs) > RUNS_SHOWN_MAX else "") if runs else "of no number"
 
 
 # --- The archive as a whole ---

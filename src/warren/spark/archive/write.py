@@ -32,7 +32,7 @@ ENCODINGS: Final = dict.fromkeys(("offset", "timestamp", "byte_offset"), "DELTA_
 
 
 def write_ranges(store: str, archive: str, run: str, day_ranges: Iterable[DayRange]) -> Iterator[ArchivedFile]:
-    """Stages the ranges as files and yields each when it is synced. Readers see it when a manifest lists it."""
+    """Stages the ranges as files and yields each file when it is synced. Readers see it when a manifest lists it."""
     catalog, task = FileCatalog(store), uuid.uuid4().hex
     progress = ProgressFile(paths.progress_file(archive, run, task))
     for order, day_range in enumerate(day_ranges):
@@ -48,10 +48,10 @@ def write_ranges(store: str, archive: str, run: str, day_ranges: Iterable[DayRan
                         file.write(group)
                         progress.add(group.num_rows)
                     if group is None:
-                        # Messages that cannot be read at the end of the range become a gap: they are not missing.
+                        # Messages at the end of the range that cannot be read become a gap. They are not missing.
                         file.end = day_range.end
                 facts = file.facts()
-                assert not facts.gaps or log.inspect().passed_over, "only messages that cannot be read are left out"
+                assert not facts.gaps or log.inspect().passed_over, "only messages that cannot be read are omitted"
                 yield facts
                 files, start = files + 1, file.end
 

@@ -1,4 +1,4 @@
-"""The columns of a message on Spark, and the projection that makes the columns of a query from those of a scan."""
+"""The columns of a message on Spark, and the projection that derives the columns of a query from those of a scan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEADER_FIELDS: Final = (StructField("key", StringType()), StructField("value", B
 
 
 class MessageColumn(NamedTuple):
-    """The type of a column, the column of a scan that it is made from ("" for none), and whether it may be null."""
+    """The type of a column, the column of a scan that it is derived from ("" for none), and whether it may be null."""
 
     kind: DataType
     scanned: str
@@ -54,13 +54,13 @@ MESSAGE_COLUMNS: Final[Mapping[str, MessageColumn]] = MappingProxyType(
 )
 """The columns that a query may name, in the order of a query without a schema."""
 MADE_COLUMNS: Final = frozenset(("id", "tag", "corr_offset", "headers"))
-"""Columns that a scan returns without nulls, and Spark expects with them."""
+"""Columns that a scan returns without nulls, while Spark expects nulls in them."""
 BYTES_AS_TEXT: Final = ("key", "value")
-"""Columns that a query may also request as strings, if it knows that they are text."""
+"""Columns that a query may also request as strings, if their content is text."""
 
 
 def message_schema(*, include_headers: bool, value_as_text: bool = False) -> StructType:
-    """Returns the schema of a query without one. Every field may be null, because Spark compares that as well."""
+    """Returns the schema of a query without one. Every field may be null, because Spark compares nullability too."""
     kinds = {name: column.kind for name, column in MESSAGE_COLUMNS.items() if include_headers or name != "headers"}
     if value_as_text:
         kinds["value"] = StringType()
@@ -68,7 +68,7 @@ def message_schema(*, include_headers: bool, value_as_text: bool = False) -> Str
 
 
 def is_message_column(field: StructField) -> bool:
-    """Tells whether a field has the name and a type of a column of the message."""
+    """Returns whether a field has the name and a type of a column of the message."""
     column = MESSAGE_COLUMNS.get(field.name.lower())
     return column is not None and _fits(field, column)
 
@@ -79,7 +79,7 @@ def _fits(field: StructField, column: MessageColumn) -> bool:
 
 
 def _nullable(kind: DataType) -> str:
-    """Returns the type without its nullability, which users may write or leave out."""
+    """Returns the type without its nullability, which users may write or omit."""
     return kind.simpleString()
 
 
@@ -94,12 +94,12 @@ def checked_column(field: StructField) -> str:
         also = " or string" if name in BYTES_AS_TEXT else ""
         raise BadColumn(field.name, f"it is {column.kind.simpleString()}{also}, not {field.dataType.simpleString()}")
     if column.is_nullable and not field.nullable:
-        raise BadColumn(field.name, "it is null in messages that have none; leave out NOT NULL")
+        raise BadColumn(field.name, "it is null in messages without it; omit NOT NULL")
     return name
 
 
 class RowOrigin:
-    """The topic and partition of rows, and the two columns for them: made once, sliced to the length of a batch."""
+    """The topic and partition of rows, as two columns. They are made once, and sliced to the length of a batch."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
@@ -117,7 +117,7 @@ class RowOrigin:
 
 
 class Projection(Protocol):
-    """Makes the columns of a query. `scanned` are the columns of a scan that `batch` needs."""
+    """Derives the columns of a query. `scanned` are the columns of a scan that `batch` needs."""
 
     @property
     def scanned(self) -> Sequence[str]: ...
@@ -146,13 +146,13 @@ class MessageProjection:
 
 
 def scanned_columns(fields: Sequence[StructField]) -> list[str]:
-    """Returns the columns of a scan that these columns are made from, each once, and at least one."""
+    """Returns the columns of a scan that these columns are derived from, each once, and at least one."""
     names = [field.name.lower() for field in fields]
     scanned = [MESSAGE_COLUMNS[name].scanned for name in names if MESSAGE_COLUMNS[name].scanned]
     is_text = any(
         name in BYTES_AS_TEXT and field.dataType == StringType() for name, field in zip(names, fields, strict=True)
     )
-    # The number is needed for the error about bytes that are not text, and to count the rows.
+    # The number is needed for the error about bytes that are not text, and to count rows.
     return list(dict.fromkeys([*scanned, *(["number"] if is_text or not scanned else [])]))
 
 
@@ -185,7 +185,7 @@ def _text(array: pa.Array, kind: pa.DataType, origin: RowOrigin, rows: pa.Record
     except pa.ArrowInvalid:
         row = next(row for row in range(len(array)) if not _is_text(array[row].as_py()))
         number = rows.column("number")[row].as_py()
-        reason = f"cannot be read as a string, because its {name} is not UTF-8; ask for it as binary"
+        reason = f"cannot be read as a string, because its {name} is not UTF-8; request it as binary"
         raise MalformedValue(origin.topic, origin.partition, number, reason) from None
 
 

@@ -1,4 +1,4 @@
-"""Values that are one line of CSV, as columns: Arrow splits all of them at once, and Python those with quotes."""
+"""Values that are one line of CSV, as columns. Arrow splits all of them together; Python splits those with quotes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY_ONLY: Final = r"^\d{4}-\d{2}-\d{2}$"
 
 
 class CsvValues:
-    """As many fields as columns, in their order; an empty field is null.
+    """As many fields as columns, in the same order; an empty field is null.
 
     A value does not fit if it has more or fewer fields, or a field that cannot be read as its type.
     """

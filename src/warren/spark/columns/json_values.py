@@ -1,4 +1,4 @@
-"""Values that are JSON objects, as columns: all values at once, and one by one only if some do not fit."""
+"""Values that are JSON objects, as columns: all values together, and one by one only if some do not fit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JsonValues:
             fits = np.zeros(len(values), np.bool_)
             fits[rows] = True
             columns = self._read(_picked(texts, rows))
-            assert columns is not None, "each of the rows can be read"
+            assert columns is not None, "every row can be read"
         return [scattered(array, fits) for array in columns], fits
 
     def _read(self, texts: pa.Array) -> list[pa.Array] | None:
@@ -53,7 +53,8 @@ class JsonValues:
             return [pa.array([], kind) for kind in self._fields.types]
         if not len(self._fields):
             return [] if all(self._is_likely(text) for text in texts.to_pylist()) else None
-        # Each text is wrapped in an object of ours, so that a truncated one, or two in one text, cannot shift the rows.
+        # Each text is wrapped in an outer object, so that a truncated text, or two objects in one text, cannot shift
+        # the rows.
         lines = pc.binary_join_element_wise(OPENING, texts, CLOSING, NOTHING).buffers()[2]
         try:
             table = arrow_json.read_json(
@@ -74,7 +75,7 @@ class JsonValues:
             return None
 
     def _is_likely(self, text: str) -> bool:
-        """Tells whether the text is JSON that probably fits. This is faster than parsing it alone with Arrow."""
+        """Returns whether the text is JSON that probably fits. This is faster than parsing it alone with Arrow."""
         try:
             return _looks_like(json.loads(text), self._kind)
         except ValueError:
@@ -95,12 +96,12 @@ def check_readable(name: str, kind: pa.DataType) -> None:
             check_readable(f"{name}.{field.name}", field.type)
     elif not is_plain(kind):
         raise BadColumn(
-            name, f"a field of JSON cannot be read as {kind}; ask for it as string, or read the value itself"
+            name, f"a field of JSON cannot be read as {kind}; request it as string, or read the value itself"
         )
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Tells whether a type has one value for each row that can be written as text."""
+    """Returns whether a type has one value for each row that can be written as text."""
     types = pa.types
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     is_time = types.is_date32(kind) or types.is_timestamp(kind)

@@ -19,10 +19,10 @@ TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> pa.Array:
-    """Returns one JSON object for each row. As in Spark's `to_json`, null fields are left out."""
+    """Returns one JSON object for each row. As in Spark's `to_json`, null fields are omitted."""
     if not names:
         return pa.repeat(pa.scalar("{}", TEXT), count)
-    # Each field starts with its comma. If the first field may be left out, the first comma is cut off at the end.
+    # Each field starts with its comma. If the first field may be omitted, the first comma is cut off at the end.
     is_first_there = not columns[0].null_count
     pieces: list[pa.Array | pa.Scalar] = []
     for place, (name, column) in enumerate(zip(names, columns, strict=True)):

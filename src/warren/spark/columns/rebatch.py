@@ -10,7 +10,7 @@ import pyarrow as pa
 SPARK_BATCH_ROWS_MIN: Final = 10_000
 SPARK_BATCH_ROWS_MAX: Final = 65_536
 SPARK_BATCH_SIZE_TARGET: Final = 16 << 20
-"""Record batches for Spark: smaller ones are joined up to the least, larger ones cut at the most."""
+"""Small record batches are joined up to the least size, large ones cut at the most."""
 
 
 def regrouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

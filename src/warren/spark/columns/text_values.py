@@ -1,4 +1,6 @@
-"""Values that are text, and what JSON, CSV and text share: which rows can be read, and nulls for the others."""
+"""Values that are text, and the parts that JSON, CSV and text share: which rows can be read, and
+nulls for the others.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def as_text(values: pa.Array) -> tuple[pa.Array, Fits]:
 
 
 def is_text(value: bytes) -> bool:
-    """Tells whether bytes are UTF-8."""
+    """Returns whether bytes are UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -43,7 +45,7 @@ def is_text(value: bytes) -> bool:
 
 
 def text_of(value: bytes) -> str:
-    """Returns bytes as text, with a replacement character for what is not UTF-8."""
+    """Returns bytes as text, with a replacement character for bytes that are not UTF-8."""
     return value.decode(errors="replace")
 
 
@@ -56,7 +58,7 @@ def scattered(array: pa.Array, fits: Fits) -> pa.Array:
 
 
 def readable_rows(rows: RowNumbers, is_readable: Callable[[RowNumbers], bool]) -> RowNumbers:
-    """Returns those rows that can be read. It halves the rows until each half can, because most of them can."""
+    """Returns those rows that can be read. It halves the rows until each half can be read, because most rows can."""
     if not len(rows) or is_readable(rows):
         return rows
     if len(rows) == 1:

@@ -25,13 +25,16 @@ class NotEmpty(StoreError):
     code = "not_empty"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} has messages already: compact into a new one")
+        super().__init__(f"topic {topic!r} already has messages: compact into a new topic")
         self.topic = topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """The result of a compaction. `was_done` if an earlier one had filled this topic, so that nothing was written."""
+    """The result of a compaction.
+
+    `was_done` is true if an earlier one had filled this topic, so that nothing was written.
+    """
 
     topic: str
     messages: int
@@ -50,14 +53,14 @@ def compact(
 ) -> Compacted:
     """Puts the latest message of each key into the topic `into`, all or none, in the order of their times.
 
-    A message with an empty value deletes its key, and is itself left out, unless `keeps_deleted`. Messages without a
-    key are all kept. Repeating a compaction does nothing. Raises NotEmpty if `into` has other messages.
+    A message with an empty value deletes its key, and is itself omitted, unless `keeps_deleted`. Messages without a key
+    are all kept. Repeating a compaction does nothing. Raises NotEmpty if `into` has other messages.
     """
     if len(selection.topics) != 1:
-        raise BadInput(f"{len(selection.topics)} topics: a compaction is of one")
+        raise BadInput(f"{len(selection.topics)} topics: expected one topic to compact")
     (source,) = selection.topics
     if checked_name("topic", into) == source:
-        raise BadInput(f"topic {source!r} cannot be compacted into itself: name a new one")
+        raise BadInput(f"topic {source!r} cannot be compacted into itself: name a new topic")
     catalog = FileCatalog(selection.store)
     application = f"compact {source} {catalog.topic_id(source)}"
     if is_written(selection.store, into, application):

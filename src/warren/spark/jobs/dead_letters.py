@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 ORIGIN_TYPES: Final = {"topic": "string", "partition": "int", "number": "long", "group": "string", "attempts": "int"}
-"""What the headers of a letter hold besides the reason: where it came from, and the group that gave it up."""
+"""The headers of a letter other than the reason: where it came from, and the group that gave up on it."""
 REASON_SHOWN_MAX: Final = 200
 """Reasons that are equal in this many characters count as one."""
 
@@ -104,11 +104,11 @@ def _put_back_conditions(topic: api.Topic) -> Iterator[str]:
     for group in topic.groups():
         for part in topic.put_back(group):
             partition, start, numbers = part.partition, part.start, part.numbers
-            done = [f"dead_number < {start}"] if start else []
-            done += [f"dead_number in ({', '.join(map(str, numbers))})"] if numbers else []
-            if done:
+            conditions = [f"dead_number < {start}"] if start else []
+            conditions += [f"dead_number in ({', '.join(map(str, numbers))})"] if numbers else []
+            if conditions:
                 place = f"dead_topic = '{_dead_name(topic)}' and dead_partition = {partition}"
-                yield f"({place} and coalesce(`group` = '{group}', false) and ({' or '.join(done)}))"
+                yield f"({place} and coalesce(`group` = '{group}', false) and ({' or '.join(conditions)}))"
 
 
 def summary(

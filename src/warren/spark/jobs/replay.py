@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The result of a replay. `was_done` if a replay of this name was complete already, so that nothing was put."""
+    """The result of a replay.
+
+    `was_done` is true if a replay with this name was complete already, so that nothing was put.
+    """
 
     topic: str
     messages: int
@@ -49,13 +52,13 @@ def replay(
     """Puts the messages of a selection into the topic `into`, all or none, with their keys, tags, ids and headers.
 
     Takes only those with numbers from `first` up to `end` for which the SQL condition `where` is true. A replay with a
-    `name` is done once, however often it is called. With `keeps_times` a message gets its old time in the header
-    `warren.timestamp`; with `keeps_partitions` it goes to the partition that it came from. `is_reviving` leaves out
-    the headers that say why a dead letter died.
+    `name` happens once, even if it is called again. With `keeps_times` a message gets its old time in the header
+    `warren.timestamp`; with `keeps_partitions` it goes to the partition that it came from. `is_reviving` omits the
+    headers that say why a dead letter died.
     """
     checked_name("topic", into)
     if len(selection.topics) != 1:
-        raise BadInput(f"{len(selection.topics)} topics: a replay is of one")
+        raise BadInput(f"{len(selection.topics)} topics: expected one topic to replay")
     application = None if name is None else f"replay {name}"
     if application is not None and is_written(selection.store, into, application):
         return Replayed(topic=into, messages=0, was_done=True)

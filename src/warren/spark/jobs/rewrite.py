@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 TIME_HEADER: Final = "warren.timestamp"
-"""The time of the original message, in µs since the epoch, because the log gives the new one a time of its own."""
+"""The header with the time of the original message, in µs since the epoch, because the log assigns a new time."""
 VERSION: Final = 0
 """The only version of a name, because each name is written once."""
 WRITTEN: Final = ("key", "value", "tag", "id", "headers")
 
 
 def is_written(store: str, topic: str, name: str) -> bool:
-    """Tells whether a write with this name to the topic was committed."""
+    """Returns whether a write with this name to the topic was committed."""
     with Store(store, keeps=False) as opened:
         return opened.last_version(f"spark txn {topic} {name}") is not None
 
@@ -37,7 +37,7 @@ def write_once(
 ) -> int:
     """Writes messages in the order of the frame's tasks, all or none, and returns their number.
 
-    Makes the topic if it does not exist. A second write with the same name writes nothing. `total` is the number of
+    Creates the topic if it does not exist. A second write with the same name writes nothing. `total` is the number of
     messages that are read for it; `progress` shows it.
     """
     from pyspark.sql import Observation, functions
@@ -71,9 +71,9 @@ def with_time(headers: Column, timestamp: Column) -> Column:
     time = f.struct(
         f.lit(TIME_HEADER).alias("key"), f.unix_micros(timestamp).cast("string").cast("binary").alias("value")
     )
-    kept = f.coalesce(headers, f.array().cast("array<struct<key:string,value:binary>>"))
-    is_there = f.exists(kept, lambda header: header["key"] == TIME_HEADER)
-    return f.when(is_there, kept).otherwise(f.concat(kept, f.array(time)))
+    own_headers = f.coalesce(headers, f.array().cast("array<struct<key:string,value:binary>>"))
+    is_there = f.exists(own_headers, lambda header: header["key"] == TIME_HEADER)
+    return f.when(is_there, own_headers).otherwise(f.concat(own_headers, f.array(time)))
 
 
 def without_death(headers: Column) -> Column:

@@ -49,7 +49,7 @@ class Selection:
             return reader.load()
 
     def count(self) -> int:
-        """Returns how many messages there are in the range, whatever their tags."""
+        """Returns how many messages there are in the range, regardless of their tags."""
         return sum(map(len, self.tasks()))
 
     def tasks(self) -> list[ReadTask]:

@@ -1,4 +1,4 @@
-"""Statistics of topics by window of time: messages, bytes, tags, and quantiles of gaps and latencies."""
+"""Statistics of topics by time window: messages, bytes, tags, and quantiles of gaps and latencies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STATS_WINDOWS_MAX: Final = 100_000
 STATS_WINDOWS_SHOWN: Final = 24
-"""How many windows there are at most if the caller gives no length of a window."""
+"""The largest number of windows if the caller sets no length of a window."""
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 NICE_WINDOWS_S: Final = (1, 10, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 31_536_000)
@@ -122,8 +122,8 @@ def stats(
     """Counts the messages of a selection by topic and window.
 
     Without `window_us` it chooses one that makes a table of readable length. `latency` names the header or the field
-    in which a message says when it was made, as `header:NAME` or `json:FIELD`. Its latency is the time from then until
-    it was put into the log.
+    that holds the time at which a message was created, as `header:NAME` or `json:FIELD`. Its latency is the time from
+    then until it was put into the log.
     """
     time_source = None if latency is None else TimeSource.parse(latency)
     tasks = selection.tasks()
@@ -153,7 +153,7 @@ def _edge_times(tasks: Sequence[ReadTask]) -> list[int]:
     """Returns the times of the first and the last message of every range. All others lie between them."""
     times: list[int] = []
     for read_range in (read_range for task in tasks for read_range in task.ranges):
-        assert isinstance(read_range, LogRange | ArchiveRange), "a selection consists of these"
+        assert isinstance(read_range, LogRange | ArchiveRange), "a selection has only these"
         for number in (read_range.start, read_range.end - 1):
             for rows in replace(read_range, start=number, end=number + 1).read(["timestamp"], None):
                 times += rows.column("timestamp").cast(pa.int64()).to_pylist()
@@ -172,7 +172,7 @@ def _merged(parts: Sequence[dict[str, Any]], window_us: int) -> list[WindowStats
             tally_of(part["topic"], window).add(Tally.from_json(data))
         if part["first_us"] is None:
             continue
-        # Neither of two ranges has the gap between the last message of one and the first of the next.
+        # The gap between the last message of one range and the first of the next is in neither range.
         place = (part["topic"], part["partition"])
         if place in last:
             (bucket,) = buckets_of(_array(part["first_us"] - last[place])).tolist()

@@ -24,7 +24,7 @@ def save_chart(stats: Stats, path: str) -> None:
         import matplotlib
     except ModuleNotFoundError as error:
         raise BadInput("a chart needs Matplotlib: `pip install matplotlib` installs it") from error
-    # A picture in a file needs no screen.
+    # A picture in a file needs no display.
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

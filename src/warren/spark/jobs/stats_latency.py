@@ -1,4 +1,4 @@
-"""The time at which a message was made, as its producer wrote it in a header or in a field of its JSON."""
+"""The creation time of a message, as its producer wrote it in a header or in a field of its JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ SOURCE: Final = re.compile(r"(header|json):(.+)")
 UNKNOWN: Final = np.iinfo(np.int64).min
 """Stands for the time of a message that has none."""
 UNITS: Final = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0))
-"""A number below the first has a unit of so many µs: seconds, milliseconds or microseconds. Others are nanoseconds."""
+"""A number below the first value has a unit of so many µs (the second value): seconds, milliseconds or microseconds.
+
+Larger numbers are nanoseconds.
+"""
 KINDS: Final = (pa.int64(), pa.float64(), pa.string())
 
 Times = npt.NDArray[np.int64]
@@ -41,7 +44,7 @@ class TimeSource(NamedTuple):
 
     @property
     def column(self) -> str:
-        """Returns the column of a scan that has it."""
+        """Returns the column of a scan that holds it."""
         return "headers" if self.kind == "header" else "body"
 
     def times_us(self, rows: pa.RecordBatch) -> Times:
@@ -75,7 +78,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _times(texts: pa.Array) -> Times:
-    """Parses texts that are numbers or ISO times: all at once if they have one format, else one by one."""
+    """Parses texts that are numbers or ISO times: all together if they have one format, otherwise one by one."""
     readers: tuple[Callable[[pa.Array], Times], ...] = (
         lambda array: _scaled(array.cast(pa.int64())),
         lambda array: _scaled(array.cast(pa.float64())),
@@ -103,14 +106,14 @@ def _time(text: str | None) -> int:
 
 
 def _scaled(array: pa.Array) -> Times:
-    """Returns numbers as µs. The size of a number decides which unit it has."""
+    """Returns numbers as µs. The size of a number determines its unit."""
     values: npt.NDArray[Any] = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     is_known = np.isfinite(values) & (np.abs(values) < 1e19)
-    known = np.where(is_known, values, 0.0)
-    factors = np.full(len(known), 1e-3)
+    magnitudes = np.where(is_known, values, 0.0)
+    factors = np.full(len(magnitudes), 1e-3)
     for limit, factor in reversed(UNITS):
-        factors[np.abs(known) < limit] = factor
-    times: Times = np.where(is_known, (known * factors).astype(np.int64), UNKNOWN)
+        factors[np.abs(magnitudes) < limit] = factor
+    times: Times = np.where(is_known, (magnitudes * factors).astype(np.int64), UNKNOWN)
     return times
 
 

@@ -1,4 +1,4 @@
-"""Quantiles of durations, from counts in buckets that grow with the value. Counts can be added up in any order."""
+"""Quantiles of durations, from counts in buckets that grow with the value. Counts can be added in any order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 STATS_ERROR_MAX: Final = 0.01
-"""How far a quantile may be off, relative to itself."""
+"""The largest relative error of a quantile."""
 
 
 GROWTH: Final = (1 + STATS_ERROR_MAX) / (1 - STATS_ERROR_MAX)
@@ -30,7 +30,7 @@ def buckets_of(values_us: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def counted(runs: npt.NDArray[np.intp], values_us: npt.NDArray[Any], run_count: int) -> list[Buckets]:
-    """Returns for each run how many values are in which bucket. `runs` holds the run of each value."""
+    """Returns, for each run, how many values are in which bucket. `runs` holds the run of each value."""
     keys = runs * BUCKETS_MAX + buckets_of(values_us)
     if run_count <= DENSE_RUNS_MAX:
         counts = np.bincount(keys, minlength=0)
@@ -46,9 +46,9 @@ def counted(runs: npt.NDArray[np.intp], values_us: npt.NDArray[Any], run_count: 
 
 def quantile_us(buckets: Buckets, share: float) -> float | None:
     """Returns the value below which this share of all lies, within STATS_ERROR_MAX; None if there are no values."""
-    rank, seen = share * (buckets.total() - 1), 0
+    rank, count = share * (buckets.total() - 1), 0
     for bucket in sorted(buckets):
-        seen += buckets[bucket]
-        if seen > rank:
+        count += buckets[bucket]
+        if count > rank:
             return 0.0 if bucket == 0 else 2 * GROWTH**bucket / (GROWTH + 1)
     return None

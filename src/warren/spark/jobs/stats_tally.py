@@ -1,4 +1,6 @@
-"""A task of the statistics: counts messages by window, with NumPy instead of a loop, so that counts can be added up."""
+"""A task of the statistics: counts messages by window, with NumPy instead of a loop. The counts of
+tasks can be added.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ if TYPE_CHECKING:
     from warren.spark.read.splits import ReadRange, ReadTask
 
 STATS_TAGS_MAX: Final = 10_000
-"""How many tags a task counts, all windows together; the rest is counted as one."""
+"""How many tags a task counts, in all windows together. Further tags are counted as one."""
 
 OTHER_TAGS: Final = "…"
 """Stands for all tags beyond the first STATS_TAGS_MAX."""
 
 
 class Tally:
-    """The counts of one window of a topic. Tallies of its parts are added to one of the whole."""
+    """The counts of one window of a topic. The tallies of its parts are added to one of the whole window."""
 
     def __init__(self) -> None:
         self.messages = self.size = 0

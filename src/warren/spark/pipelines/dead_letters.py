@@ -1,7 +1,7 @@
 """Dead letters of a pipeline: messages whose values do not parse, each written once, with the reason in headers.
 
-A second query with a checkpoint of its own reads the same messages and writes them. So they are written exactly once
-whatever the sink of the rows is, even if the rows are aggregates and no longer messages.
+A second query with its own checkpoint reads the same messages and writes them. So they are written exactly once for any
+sink of the rows, even if the rows are aggregates and no longer messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from warren.storage.format.limits import HEADERS_SIZE_MAX
 READ: Final = frozenset({"topic", "partition", "offset", "key", "value", "id", "tag", "headers"})
 REASON_CHARACTERS_MAX: Final = REASON_SIZE_MAX // 4
 KEPT_SIZE_MAX: Final = HEADERS_SIZE_MAX - 4096
-"""A message's own headers are dropped above this size, because they leave no room for ours."""
+"""Above this size a message's own headers are dropped, because they leave no room for those of a dead letter."""
 HEADER_COST: Final = 8
 
 
@@ -46,8 +46,8 @@ def letters(frame: DataFrame, definition: Definition) -> DataFrame:
 
 def _headers(definition: Definition) -> Column:
     own = F.coalesce(F.col("headers"), F.expr("array()").cast("array<struct<key:string,value:binary>>"))
-    kept = F.filter(own, lambda header: ~F.startswith(header["key"], F.lit(HEADER_PREFIX)))
-    size = F.aggregate(kept, F.lit(0), lambda total, header: total + _size(header))
+    own_headers = F.filter(own, lambda header: ~F.startswith(header["key"], F.lit(HEADER_PREFIX)))
+    size = F.aggregate(own_headers, F.lit(0), lambda total, header: total + _size(header))
     added = {
         "reason": F.substring(F.col(REASON), 1, REASON_CHARACTERS_MAX),
         "attempts": F.lit("1"),
@@ -57,7 +57,7 @@ def _headers(definition: Definition) -> Column:
         "group": F.lit(definition.group or definition.name),
     }
     ours = F.array(*(_header(HEADER_PREFIX + name, value) for name, value in added.items()))
-    return F.when(size <= KEPT_SIZE_MAX, F.concat(kept, ours)).otherwise(ours)
+    return F.when(size <= KEPT_SIZE_MAX, F.concat(own_headers, ours)).otherwise(ours)
 
 
 def _header(name: str, value: Column) -> Column:

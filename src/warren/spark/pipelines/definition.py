@@ -28,13 +28,18 @@ class PipelineHead:
     name: str = setting(keys.NAME, "the name of the pipeline, and of its group unless `source.group` names another", "")
     trigger: str = setting(
         keys.TRIGGER,
-        "`available-now` (once), `continuous` (for ever) or an interval, such as `10 seconds`",
+        "`available-now` (once), `continuous` (until it is stopped) or an interval, such as `10 seconds`",
         "available-now",
     )
     store: str | None = setting(
         keys.TEXT, "the directory of the store; `--store` and `WARREN_STORE` take precedence", None
     )
-    servers: str | None = setting(keys.TEXT, "instead: the broker that serves the store, such as `host:9092`", None)
+    servers: str | None = setting(
+        keys.TEXT, "instead: the broker that serves the store, such as `host:9092`, or some brokers of a cluster", None
+    )
+    rack: str | None = setting(
+        keys.TEXT, "with `servers`: messages are read from a slave with this `cluster.rack` if there is one", None
+    )
     user: str | None = setting(keys.TEXT, "with `servers`: the user that connects", None)
     password_file: str | None = setting(keys.TEXT, "with `servers`: the file that holds the password", None)
     tls: bool = setting(Flag(), "with `servers`: connect with TLS", False)
@@ -102,7 +107,7 @@ class Step:
 class Sink:
     """`[sink]`: where the rows go. Exactly one of TARGETS."""
 
-    topic: str | None = setting(keys.TOPIC, "a topic of the same store; it is made if it does not exist", None)
+    topic: str | None = setting(keys.TOPIC, "a topic of the same store; created if it does not exist", None)
     parquet: str | None = setting(keys.TEXT, "a directory of Parquet files", None)
     table: str | None = setting(keys.TEXT, "a table of Spark's catalog", None)
     console: bool = setting(Flag(), "show the rows in the terminal", False)
@@ -114,12 +119,12 @@ class Sink:
     key: str | None = setting(keys.COLUMN, "of a topic: the column that becomes the message's key", None)
     tag: str | None = setting(keys.COLUMN, "of a topic: the column that becomes the message's tag", None)
     id: str | None = setting(keys.COLUMN, "of a topic: the column that becomes the message's id", None)
-    partitions: int | None = setting(Count(1), "of a topic that is made: its number of partitions", None)
+    partitions: int | None = setting(Count(1), "of a new topic: its number of partitions", None)
     partition_by: tuple[str, ...] | None = setting(
         keys.COLUMNS, "of parquet and table: a directory for each value of these columns", None
     )
     mode: str | None = setting(
-        OneOf(("append", "update", "complete")), "which rows come out; see [modes](#which-rows-come-out)", None
+        OneOf(("append", "update", "complete")), "which rows are written; see [modes](#which-rows-come-out)", None
     )
 
 
@@ -131,7 +136,7 @@ SECTIONS: Final[Mapping[str, Table]] = {
 }
 ACTIONS: Final = ("sql", "dedupe", "python", "dead_letter")
 TARGETS: Final = ("topic", "parquet", "table", "console")
-BROKER_KEYS: Final = ("user", "password_file", "tls", "tls_ca")
+BROKER_KEYS: Final = ("rack", "user", "password_file", "tls", "tls_ca")
 TOPIC_KEYS: Final = ("format", "key", "tag", "id", "partitions")
 
 
@@ -164,8 +169,8 @@ class Definition:
         except BadPipeline:
             raise
         except (ValueError, RecursionError) as error:
-            # Not only TOMLDecodeError: a number of thousands of digits is a plain ValueError.
-            raise BadPipeline(file, "", f"is not TOML: {error}; write each key on a line of its own") from error
+            # Not only TOMLDecodeError: a number with thousands of digits raises a plain ValueError.
+            raise BadPipeline(file, "", f"is not TOML: {error}; write each key on its own line") from error
         return cls.of(tables, file=file, directory=os.path.dirname(os.path.abspath(file)))
 
     @classmethod
@@ -202,7 +207,7 @@ class Definition:
 
     @property
     def is_endless(self) -> bool:
-        """Tells whether the pipeline runs until it is stopped."""
+        """Returns whether the pipeline runs until it is stopped."""
         return self.pipeline.trigger != "available-now"
 
     def triggered(self, trigger: str | None) -> Definition:
@@ -219,7 +224,7 @@ class Definition:
 
     def _check(self) -> None:
         if not self.name:
-            raise self.complaint("pipeline.name", "is missing: give the pipeline a name")
+            raise self.complaint("pipeline.name", "is missing: the pipeline needs a name")
         self._check_store()
         self._check_source()
         for number, step in enumerate(self.steps, 1):
@@ -229,7 +234,7 @@ class Definition:
     def _check_store(self) -> None:
         head = self.pipeline
         if head.servers is not None and head.store is not None:
-            raise self.complaint("pipeline.servers", "give either store or servers")
+            raise self.complaint("pipeline.servers", "set either store or servers")
         key = next((name for name in BROKER_KEYS if getattr(head, name)), None)
         if key is not None and head.servers is None:
             raise self.complaint(f"pipeline.{key}", "needs servers: a directory has no users and no connections")
@@ -237,7 +242,7 @@ class Definition:
     def _check_source(self) -> None:
         source = self.source
         if bool(source.topics) == bool(source.topics_pattern):
-            raise self.complaint("source", "give either topics or topics_pattern")
+            raise self.complaint("source", "set either topics or topics_pattern")
         has_columns = source.format in ("json", "csv")
         if has_columns and source.schema is None:
             raise self.complaint("source.schema", f'format "{source.format}" needs it: name the columns of a value')
@@ -250,12 +255,12 @@ class Definition:
         place = f"step {number}"
         actions = [name for name in ACTIONS if getattr(step, name) is not None]
         if len(actions) > 1 or not (actions or step.watermark):
-            raise self.complaint(place, f"give exactly one of {', '.join(ACTIONS)}; a watermark may be added to it")
+            raise self.complaint(place, f"set exactly one of {', '.join(ACTIONS)}; a watermark may be added")
         if step.within is not None and step.dedupe is None:
-            raise self.complaint(f"{place}.within", "needs dedupe: it says how long a row is remembered")
+            raise self.complaint(f"{place}.within", "needs dedupe: within says how long a row is remembered")
         if step.dedupe is not None and (step.within is None) == (step.watermark is None):
             raise self.complaint(
-                f"{place}.dedupe", "give either within or watermark, which say how long a row is remembered"
+                f"{place}.dedupe", "set either within or watermark, which say how long a row is remembered"
             )
         if step.dead_letter is not None:
             self._check_dead_letter(place, number, step)
@@ -274,13 +279,13 @@ class Definition:
         sink = self.sink
         targets = [name for name in TARGETS if getattr(sink, name)]
         if len(targets) != 1:
-            raise self.complaint("sink", f"give exactly one of {', '.join(TARGETS)}")
+            raise self.complaint("sink", f"set exactly one of {', '.join(TARGETS)}")
         if targets != ["topic"]:
             key = next((name for name in TOPIC_KEYS if getattr(sink, name) is not None), None)
             if key is not None:
                 raise self.complaint(f"sink.{key}", f"is for topics, but this sink is {targets[0]}")
         elif sink.format is None:
-            raise self.complaint("sink.format", 'is missing: give "json", "text" or "binary"')
+            raise self.complaint("sink.format", 'is missing: set "json", "text" or "binary"')
         if sink.partition_by is not None and targets[0] not in ("parquet", "table"):
             raise self.complaint("sink.partition_by", f"is for parquet and table, but this sink is {targets[0]}")
 
@@ -304,8 +309,8 @@ def _section(kind: type[Section], file: str, place: str, values: object) -> Sect
     return kind(**parsed)
 
 
-def _check_names(file: str, place: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _check_names(file: str, place: str, values: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     for name in values:
-        if name not in known:
-            reason = f"there is no such key; {hint(str(name), known)}"
+        if name not in settings:
+            reason = f"there is no such key; {hint(str(name), settings)}"
             raise BadPipeline(file, f"{place}.{name}" if place else name, reason)

@@ -15,7 +15,7 @@ CLASSED: Final = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] (?=(.+?)(?: SQLSTATE| 
 WRAPPERS: Final = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "PYTHON_DATA_SOURCE_ERROR", "WRITING_JOB_ABORTED"})
 REASON_CHARACTERS_MAX: Final = 500
 PASSING: Final = re.compile(r"Task not serializable|Python worker failed to connect back")
-"""Failures of Spark that pass: queries that start at the same time, and a machine too busy to start a process."""
+"""Temporary failures of Spark: queries that start at the same time, and a machine too busy to start a process."""
 
 
 def failed(pipeline: str, text: str) -> PipelineFailed:
@@ -24,12 +24,12 @@ def failed(pipeline: str, text: str) -> PipelineFailed:
 
 
 def is_passing(text: str) -> bool:
-    """Tells whether a query that failed with `text` may be started again: no error of Warren caused it."""
+    """Returns whether a query that failed with `text` may be started again, because no error of Warren caused it."""
     return PASSING.search(text) is not None and OURS.search(text) is None
 
 
 def reason_of(text: str) -> str:
-    """Returns the innermost cause in `text`: an error of Warren, else one of a step, else one of Spark."""
+    """Returns the innermost cause in `text`: an error of Warren, otherwise one of a step, otherwise one of Spark."""
     ours = OURS.findall(text)
     if ours:
         return str(ours[-1]).strip().rstrip(".")

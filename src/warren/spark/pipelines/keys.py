@@ -1,4 +1,4 @@
-"""The kinds of values that only keys of a pipeline file have; the others are those of `warren.settings`."""
+"""The kinds of values that only the keys of a pipeline file have. The other kinds are those of `warren.settings`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _numbers(value: object) -> dict[str, int]:
         raise refused('a number for each partition, such as { "0" = 41 }', value)
     numbers = {str(name): number for name, number in value.items()}
     if not all(isinstance(number, int) and -2 <= number <= COUNT_MAX for number in numbers.values()):
-        raise refused("numbers from 0 on, -1 for latest or -2 for earliest", value)
+        raise refused("numbers of at least 0, -1 for latest or -2 for earliest", value)
     return numbers
 
 

@@ -20,7 +20,7 @@ STORE_DEFAULT: Final = "data"
 class PipelineLocation:
     """The store of a pipeline, as options of format "warren" name it.
 
-    `directory` is that of the store, None for one behind a broker. `store_name` is what messages call it, and
+    `directory` is that of the store, None for a store behind a broker. `store_name` is its name in messages, and
     `memory` the directory in which the pipeline stores its state.
     """
 
@@ -37,14 +37,16 @@ class PipelineLocation:
         return access_of(RawOptions.of(STORE_OPTIONS, self.options))
 
     def checkpoint(self, definition: Definition) -> str:
-        """Returns where Spark stores how far the queries came."""
+        """Returns the directory in which Spark stores the progress of the queries."""
         if definition.pipeline.checkpoint is not None:
             return definition.located(definition.pipeline.checkpoint)
         return paths.pipeline_checkpoint(self.memory)
 
 
 def location_of(definition: Definition, store: str | os.PathLike[str] | None = None) -> PipelineLocation:
-    """Returns the location of a pipeline: the directory `store` if it is set, else that of the file, else `data`."""
+    """Returns the location of a pipeline: the directory `store` if it is set, otherwise that of the file, otherwise
+    `data`.
+    """
     if definition.pipeline.servers is not None:
         return _behind_broker(definition, definition.pipeline.servers, store)
     if store is None and definition.pipeline.store is not None:
@@ -57,17 +59,18 @@ def location_of(definition: Definition, store: str | os.PathLike[str] | None = N
 
 def _behind_broker(definition: Definition, servers: str, store: str | os.PathLike[str] | None) -> PipelineLocation:
     if store is not None:
-        reason = f"the store {os.fspath(store)} is named as well, by --store or WARREN_STORE; give one of them"
+        reason = f"the store {os.fspath(store)} is also named, by --store or WARREN_STORE; set only one of them"
         raise definition.complaint("pipeline.servers", reason)
     head = definition.pipeline
     options = {
         "servers": servers,
+        "rack": head.rack,
         "user": head.user,
         "passwordFile": head.password_file and definition.located(head.password_file),
         "tls": str(head.tls).lower(),
         "tlsCa": head.tls_ca and definition.located(head.tls_ca),
     }
-    # The store has no directory here, so the state lies next to the file, where the next run finds it.
+    # The store has no directory on this machine, so the state is stored next to the file, where the next run finds it.
     memory = paths.pipeline_directory(definition.directory, definition.name)
     named = {name: value for name, value in options.items() if value is not None}
     return PipelineLocation(options=named, directory=None, store_name=servers, memory=memory)

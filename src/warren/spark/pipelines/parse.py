@@ -19,7 +19,7 @@ LEFT_OVER: Final = "_warren_left_over"
 """The text of a value that does not fit the schema. Spark fills this column if parsing fails."""
 MESSAGE_PREFIX: Final = "message_"
 """The prefix for a column of the message if a column of its value has the same name."""
-ADVICE: Final = "; a step with dead_letter puts such messages aside"
+ADVICE: Final = "; a step with dead_letter sets such messages aside"
 
 
 def with_columns(frame: DataFrame, definition: Definition) -> DataFrame:
@@ -52,7 +52,7 @@ def _judged(frame: DataFrame, definition: Definition, *, is_strict: bool) -> Dat
         reason = F.when(F.col(TEXT).isNull(), F.lit("the value is not UTF-8"))
     else:
         schema = schema_of(definition)
-        # Explodes an array of one value, because Spark would otherwise parse again for every use of the parsed value.
+        # Explodes an array of one value, because Spark would otherwise parse again for each use of the parsed value.
         frame = frame.select(
             "*", F.explode(F.array(_parsed(F.col(TEXT), schema, definition.source.format))).alias(PARSED)
         )
@@ -61,15 +61,15 @@ def _judged(frame: DataFrame, definition: Definition, *, is_strict: bool) -> Dat
 
 
 def _good(frame: DataFrame, definition: Definition) -> DataFrame:
-    # This filter makes Spark evaluate the reason of every row, and so raise the error of a strict one.
+    # This filter makes Spark evaluate the reason of every row, and thus raise the error of a strict query.
     fitting = frame.where(F.col(REASON).isNull())
     if definition.source.format == "text":
         return fitting.withColumn("value", F.col(TEXT)).drop(TEXT, REASON)
     names = schema_of(definition).names
-    taken = {name.lower() for name in names}
+    names_used = {name.lower() for name in names}
     own = [name for name in frame.columns if name not in (TEXT, PARSED, REASON)]
     return fitting.select(
-        *(F.col(name).alias(MESSAGE_PREFIX + name if name.lower() in taken else name) for name in own),
+        *(F.col(name).alias(MESSAGE_PREFIX + name if name.lower() in names_used else name) for name in own),
         *(F.col(PARSED)[name].alias(name) for name in names),
     )
 
@@ -92,7 +92,7 @@ def _is_unfit(schema: StructType) -> Column:
 
 
 def _reason(schema: StructType, format: str) -> Column:
-    """Returns why a value does not fit, with the same words for all values that have the same fault."""
+    """Returns why a value does not fit. Values with the same fault get the same text."""
     text = F.col(TEXT)
     reason = F.when(F.col("value").isNull(), F.lit("there is no value")).when(text.isNull(), "the value is not UTF-8")
     reason = reason.when(F.trim(text) == "", F.lit("the value is empty"))

@@ -13,7 +13,10 @@ from warren.spark.read.stream_offsets import StreamOffset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress at one moment. `behind` is how many messages no batch had read then; None if that is unknown."""
+    """The progress at one moment.
+
+    `behind` counts the messages that no batch had read by then; None if that is unknown.
+    """
 
     batch: int = -1
     messages: int = 0
@@ -39,7 +42,7 @@ class Progress:
 
 
 def behind(sources: Sequence[Mapping[str, Any]]) -> int | None:
-    """Returns how many messages of the sources had not been read; None if a source does not say."""
+    """Returns how many messages of the sources were not read yet; None if a source does not report that."""
     total = 0
     for source in sources:
         end, latest = offset_of(source.get("endOffset")), offset_of(source.get("latestOffset"))
@@ -50,7 +53,7 @@ def behind(sources: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def offset_of(report: object) -> StreamOffset | None:
-    """Parses an offset of format "warren" in a report of Spark: JSON, sometimes inside of a string."""
+    """Parses an offset of format "warren" in a report of Spark: JSON, sometimes inside a string."""
     try:
         data = json.loads(report) if isinstance(report, str) else report
         return StreamOffset.from_json(data) if isinstance(data, Mapping) else None

@@ -28,7 +28,7 @@ PIPELINE_STOP_LOOK_S: Final = 0.02
 PIPELINE_STOP_S_MAX: Final = 30.0
 """How long a pipeline may take to finish its batch when it has to stop."""
 PIPELINE_RESTARTS_MAX: Final = 3
-"""How often queries of a pipeline are started again without a batch done in between, when Spark failed by chance."""
+"""How often failed queries of a pipeline are started again without a finished batch in between."""
 
 LOGGER: Final = logging.getLogger("warren.spark")
 StartQuery = Callable[[], StreamingQuery]
@@ -41,8 +41,8 @@ class Running:
     """A pipeline that was started. One thread may use it.
 
     Invariant: `queries` have been started, and no other process runs this pipeline on this store. The first query
-    writes the rows; if there is a second, it writes the dead letters. A query that fails for a passing reason of Spark
-    is started again. Each batch is still written once.
+    writes the rows; if there is a second, it writes the dead letters. A query that fails for a temporary reason of
+    Spark is started again. Each batch is still written once.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Running:
 
     @property
     def is_active(self) -> bool:
-        """Tells whether a query of the pipeline still runs."""
+        """Returns whether a query of the pipeline still runs."""
         return any(query.isActive for query in self.queries)
 
     def progress(self) -> Progress:
@@ -91,7 +91,7 @@ class Running:
             self._clock.sleep(PIPELINE_LOOK_S)
 
     def stop(self, timeout: float = PIPELINE_STOP_S_MAX, is_hurried: Callable[[], bool] = lambda: False) -> None:
-        """Stops after the running batch. After `timeout` seconds, or if `is_hurried()`, it stops within the batch.
+        """Stops after the running batch. After `timeout` seconds, or if `is_hurried()`, stops within the batch.
 
         The next run repeats a batch that was not finished.
         """
@@ -110,7 +110,7 @@ class Running:
     def _check(self) -> bool:
         """Restarts failed queries, and returns whether there were any.
 
-        Stops all queries and raises PipelineFailed if the failure will not pass.
+        If the failure is not temporary, stops all queries and raises PipelineFailed.
         """
         is_anew = False
         for number, query in enumerate(self.queries):
@@ -135,16 +135,18 @@ class Running:
             self._lock.close()
 
     def _show_last_batch(self) -> None:
-        """Stores the end of the last batch as the groups' positions. Spark reports it only with the next."""
+        """Stores the end of the last batch as the groups' positions. Spark reports that end only
+        with the next batch.
+        """
         groups = self.definition.group, self.definition.group + LETTERS_SUFFIX
         for query, group in zip(self.queries, groups, strict=False):
             report: Mapping[str, Any] = query.lastProgress or {}
             ends = [offset_of(each.get("endOffset")) for each in report.get("sources", ())]
-            shown = GroupProgress(self._location.access(), group)
+            progress = GroupProgress(self._location.access(), group)
             for end in ends:
                 if end is not None:
-                    shown.commit(end)
-            shown.close()
+                    progress.commit(end)
+            progress.close()
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.definition.name}, {'running' if self.is_active else 'ended'}>"
@@ -208,7 +210,7 @@ def _started(starts: Sequence[StartQuery]) -> list[StreamingQuery]:
 def silence(spark: SparkSession) -> None:
     """Switches Spark's own log off, because Warren reports a failure in one sentence instead of with every stack."""
     logging.getLogger("SQLQueryContextLogger").disabled = True
-    # A session of Spark Connect has no context; its server logs where it runs.
+    # A session of Spark Connect has no context; its server writes its own log.
     with suppress(AttributeError):
         spark.sparkContext.setLogLevel("OFF")
 
@@ -232,14 +234,14 @@ def _locked(definition: Definition, location: PipelineLocation) -> Lock:
 
 
 def _make_topics(definition: Definition, location: PipelineLocation) -> None:
-    """Makes the topics that the pipeline writes to if they do not exist."""
+    """Creates the topics that the pipeline writes to if they do not exist."""
     topics = {definition.sink.topic: definition.sink.partitions, definition.dead_letter: None}
     access = location.access()
     store = access.store(access.store_id())
     for name, partitions in topics.items():
         if name is not None and not store.has_topic(name):
             store.topic(name, partitions)
-    # Nothing is kept open, because another process may serve or replace the store while the pipeline runs.
+    # No store is kept open, because another process may serve or replace the store while the pipeline runs.
     access.drop()
 
 

@@ -31,7 +31,8 @@ def started(frame: DataFrame, definition: Definition, store: Mapping[str, str], 
     """Starts the query that writes the rows, and returns it. Raises BadPipeline if Spark refuses to run it."""
     sink = definition.sink
     rows = frame if sink.topic is None else to_messages(frame, definition)
-    # `append` writes rows that cannot change any more. Spark refuses it for an aggregate without an end: `update` then.
+    # `append` writes rows that can no longer change. Spark refuses it for an aggregate without an end; then `update` is
+    # used.
     modes = [sink.mode] if sink.mode else ["append", "update"]
     for mode in modes:
         writer = triggered(rows.writeStream, definition.pipeline.trigger).queryName(definition.name)
@@ -70,9 +71,9 @@ def to_messages(frame: DataFrame, definition: Definition) -> DataFrame:
             "sink.format",
             f'"{sink.format}" needs a column `value`; the columns are {_listed(frame)}; rename one, or use "json"',
         )
-    kept = {name: F.col(column) for name in AS_THEY_ARE if (column := _own_column(frame, name)) is not None}
+    unchanged = {name: F.col(column) for name in AS_THEY_ARE if (column := _own_column(frame, name)) is not None}
     value = F.col("value").cast("binary" if sink.format == "binary" else "string")
-    return frame.select(value.alias("value"), *_aliased(kept | parts))
+    return frame.select(value.alias("value"), *_aliased(unchanged | parts))
 
 
 def _begun(
@@ -85,9 +86,9 @@ def _begun(
         if mode == "append":
             return writer.format("warren").options(**store, topic=sink.topic).start()
         if not hasattr(session, "sparkContext"):
-            reason = f"{mode} cannot be written to a topic over Spark Connect; add a watermark, and use append"
+            reason = f"{mode} cannot be written to a topic over Spark Connect; add a watermark and use append"
             raise definition.complaint("sink.mode", reason)
-        # A sink that is written in Python can only append. `foreachBatch` gets the batches of every mode.
+        # A sink that is written in Python can only append. `foreachBatch` receives the batches of every mode.
         return writer.foreachBatch(_batch_writer(store, sink.topic)).start()
     if sink.parquet is not None:
         return writer.format("parquet").start(definition.located(sink.parquet))
@@ -97,9 +98,9 @@ def _begun(
 
 
 def _batch_writer(store: Mapping[str, str], topic: str) -> Callable[[DataFrame, int], None]:
-    """Returns a function that writes a batch once, however often Spark runs it.
+    """Returns a function that writes a batch once, even if Spark runs it again.
 
-    The name of a batch contains the id of the query, which is in the checkpoint and stays the same.
+    The name of a batch contains the id of the query, which is in the checkpoint and does not change.
     """
 
     def write(frame: DataFrame, batch: int) -> None:
@@ -112,7 +113,7 @@ def _batch_writer(store: Mapping[str, str], topic: str) -> Callable[[DataFrame, 
 
 
 def _own_column(frame: DataFrame, name: str) -> str | None:
-    """Returns the column with this part of the message; None if the row has none, or one of another type."""
+    """Returns the column with this part of the message; None if the row has no such column, or one of another type."""
     for column in (MESSAGE_PREFIX + name, name):
         if column in frame.columns and frame.schema[column].dataType.simpleString() == AS_THEY_ARE[name]:
             return column

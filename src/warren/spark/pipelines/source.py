@@ -12,9 +12,9 @@ from warren.spark.columns.columns import message_schema
 from warren.spark.pipelines.definition import Definition
 
 PLACE: Final = frozenset({"topic", "partition", "offset"})
-"""The columns by which an error names the message that stops the pipeline."""
+"""The columns by which an error names the message that stopped the pipeline."""
 LETTERS_SUFFIX: Final = ".dead"
-"""Added to the group of a pipeline: the group of the query that writes dead letters."""
+"""The suffix that the query for dead letters adds to the group of a pipeline."""
 
 
 def messages(spark: SparkSession, definition: Definition, store: Mapping[str, str]) -> DataFrame:
@@ -62,6 +62,8 @@ def letters_options(definition: Definition, store: Mapping[str, str]) -> dict[st
 
 
 def starting(where: str) -> dict[str, str]:
-    """Returns the option that says where the first run starts: words and numbers are offsets, all else is a time."""
+    """Returns the option that says where the first run starts: words and numbers are offsets, any
+    other text is a time.
+    """
     is_offsets = where in ("earliest", "latest") or where.startswith("{")
     return {"startingOffsets" if is_offsets else "startingTimestamp": where}

@@ -73,14 +73,14 @@ def _imported(name: str, definition: Definition, place: str) -> ModuleType:
                 place, f"{error.msg}; modules are imported from {directory}, or must be installed"
             ) from error
     if os.path.abspath(getattr(module, "__file__", None) or "").startswith(definition.directory + os.sep):
-        # Workers do not have this directory, so the content of the module is sent with the functions that use it.
+        # Workers do not have this directory, so the code of the module is sent with the functions that use it.
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module
 
 
 @contextmanager
 def importable(directory: str) -> Iterator[None]:
-    """Lets modules be imported from `directory` first, inside of the `with`."""
+    """Lets modules be imported from `directory` first, inside the `with`."""
     sys.path.insert(0, directory)
     importlib.invalidate_caches()
     try:
@@ -91,7 +91,7 @@ def importable(directory: str) -> Iterator[None]:
 
 @contextmanager
 def views_kept(spark: SparkSession, names: list[str]) -> Iterator[None]:
-    """Restores the views with these names at the end of the `with`, which may replace them."""
+    """Restores the views with these names at the end of the `with`, because the block may replace them."""
     before = {name: spark.table(name) for name in names if _is_view(spark, name)}
     try:
         yield

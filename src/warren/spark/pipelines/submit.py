@@ -17,7 +17,10 @@ FILES: Final = "spark.files"
 def submission(
     definition: Definition, master: str, *, location: PipelineLocation, deploy_mode: str | None, conf: Mapping[str, str]
 ) -> list[str]:
-    """Returns the command. It ships the file, its modules, and Warren as a zip, made next to the pipeline's state."""
+    """Returns the command.
+
+    It ships the file, its modules, and Warren as a zip that is made next to the pipeline's state.
+    """
     package = package_zip(location.memory)
     files = [conf[FILES]] if FILES in conf else []
     settings = {**conf, FILES: ",".join([*files, *shipped(definition)])}
@@ -28,7 +31,10 @@ def submission(
 
 
 def shipped(definition: Definition) -> list[str]:
-    """Returns the file, and the modules of its steps that are next to it. Others must be installed on the cluster."""
+    """Returns the file, and the modules of its steps that are next to it.
+
+    Other modules must be installed on the cluster.
+    """
     named = {step.python[0].partition(".")[0] + ".py" for step in definition.steps if step.python is not None}
     modules = [os.path.join(definition.directory, name) for name in sorted(named)]
     return [os.path.abspath(definition.file), *filter(os.path.isfile, modules)]

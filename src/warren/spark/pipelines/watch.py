@@ -15,7 +15,7 @@ PIPELINE_LOOK_S: Final = 0.25
 
 
 class Attended(Protocol):
-    """What this module needs of a running pipeline."""
+    """The part of a running pipeline that this module uses."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
     def stop(self, *, is_hurried: Callable[[], bool]) -> None: ...
@@ -48,7 +48,7 @@ def attend(running: Attended, listener: Listener) -> bool:
 
 @contextmanager
 def stop_signals() -> Iterator[Sequence[int]]:
-    """Collects Ctrl-C and SIGTERM inside of the `with`, instead of ending the process."""
+    """Collects Ctrl-C and SIGTERM inside the `with`, so that they do not end the process."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

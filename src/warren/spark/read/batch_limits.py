@@ -1,4 +1,4 @@
-"""How much of a backlog one micro-batch takes if there is a limit: a share of every partition."""
+"""How large a part of a backlog one micro-batch takes if there is a limit: a share of every partition."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def shares(sizes: Mapping[Key, int], limit: int) -> dict[Key, int]:
     if total <= limit:
         return dict(sizes)
     waiting = sorted((key for key, size in sizes.items() if size), key=lambda key: -sizes[key])
-    taken = dict.fromkeys(sizes, 0)
+    counts = dict.fromkeys(sizes, 0)
     for key in waiting[:limit]:
-        taken[key] = 1
+        counts[key] = 1
     left, over = limit - len(waiting[:limit]), total - len(waiting)
     for key in waiting:
-        taken[key] += left * (sizes[key] - 1) // over if left > 0 else 0
+        counts[key] += left * (sizes[key] - 1) // over if left > 0 else 0
     for key in waiting:
         # The remainder of rounding down goes to the largest.
-        more = min(limit - sum(taken.values()), sizes[key] - taken[key]) if left > 0 else 0
-        taken[key] += more
-    return taken
+        more = min(limit - sum(counts.values()), sizes[key] - counts[key]) if left > 0 else 0
+        counts[key] += more
+    return counts
 
 
 def size_between(messages: PartitionMessages, start: int, end: int) -> int:
@@ -46,7 +46,9 @@ def size_between(messages: PartitionMessages, start: int, end: int) -> int:
 
 
 def number_within(messages: PartitionMessages, start: int, end: int, size_max: int) -> int:
-    """Returns where to end so that the records from `start` on take at most `size_max` bytes; at least one record."""
+    """Returns the number to end at, so that the records from `start` on take at most `size_max` bytes; at least one
+    record.
+    """
     if not isinstance(messages, ReadableLog):
         return min(end, start + max(1, size_max // ARCHIVED_SIZE_GUESS))
     first = messages.offset_of(start)
@@ -58,6 +60,6 @@ def number_within(messages: PartitionMessages, start: int, end: int, size_max: i
     within = after(first + size_max)
     if within == end and messages.offset_of(end) <= first + size_max:
         return end
-    # The last record that begins within the limit ends beyond it, so it is left out unless it is the first.
+    # The last record that begins within the limit ends beyond it, so it is omitted unless it is the first.
     last = after(messages.offset_of(within - 1) - 1)
     return last if last > start else after(first)

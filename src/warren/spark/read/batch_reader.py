@@ -1,4 +1,4 @@
-"""A batch read: the messages that exist when it is planned, read once, by tasks of about the same size."""
+"""A batch read: reads the messages that exist when it is planned once, in tasks of about the same size."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from warren.spark.store_access.access import PartitionMessages, TopicCatalog, To
 class OptionalPush:
     """The `pushFilters` of one reader, in a form that Spark accepts even if push-down is switched off.
 
-    Then Spark refuses a reader that overrides the method, and compares `__func__` to find out. So this object has the
-    `__func__` of the method that is not overridden.
+    If it is switched off, Spark refuses a reader that overrides the method, and compares `__func__` to detect that. So
+    this object has the `__func__` of the method that is not overridden.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -48,7 +48,10 @@ class BatchReader(DataSourceReader):
         return self._narrowing.push(filters, self._from_message)
 
     def partitions(self) -> list[InputPartition]:
-        """Returns the tasks; one that reads nothing if there are no messages, because Spark expects at least one."""
+        """Returns the tasks.
+
+        If there are no messages, returns one that reads nothing, because Spark expects at least one.
+        """
         options = self._options
         catalog = options.access.catalog()
         with closing(LogAndArchive(options, catalog)) as log_and_archive:
@@ -80,7 +83,10 @@ class BatchReader(DataSourceReader):
         return log_and_archive.ranges(place, topic_id, start, end) if start < end else []
 
     def _narrowed(self, log: PartitionMessages, start: int, end: int) -> tuple[int, int]:
-        """Returns the part of a range that passes the filters. Times never decrease in a log, so a time is a number."""
+        """Returns the part of a range that passes the filters.
+
+        Times never decrease in a log, so a time maps to a number.
+        """
         left = self._narrowing
         start = max(start, left.start)
         end = end if left.end is None else min(end, left.end)

@@ -1,4 +1,4 @@
-"""Where a read starts or ends, as options say it: a number, a time, or one of these for each partition."""
+"""Where a read starts or ends, as the options say: a number, a time, or one of these for each partition."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ VALUE_TYPES: Final[Mapping[str, type]] = MappingProxyType(
 
 @dataclass(slots=True)
 class Narrowing:
-    """What is left to read: every message that passes the filters, and perhaps others.
+    """The part that remains to be read: every message that passes the filters, and perhaps others.
 
     `push` returns the filters that Spark must still apply. Ranges of numbers and of times (in µs) exclude their end.
     `tag` is the tag filter of the scans.
@@ -62,7 +62,7 @@ class Narrowing:
     _has_tags: bool = False
 
     def has(self, topic: str, partition: int) -> bool:
-        """Tells whether anything of this partition is left to read."""
+        """Returns whether any part of this partition remains to be read."""
         values: dict[str, Any] = {"topic": topic, "partition": partition}
         return not self.is_empty and all(_passes(values[name], test) for name, test in self._places)
 
@@ -76,7 +76,9 @@ class Narrowing:
         return [each for each in left if not (self._has_tags and each == IsNotNull(("tag",)))]
 
     def _take(self, each: Filter, from_message: Collection[str]) -> bool:
-        """Narrows the read by one filter. Returns whether it is exact: whether every message that is left passes."""
+        """Narrows the read by one filter. Returns whether it is exact, that is whether every
+        remaining message passes.
+        """
         name = _column(each)
         if name is None or name not in from_message:
             return False
@@ -114,8 +116,8 @@ class Narrowing:
     def _take_alternatives(self, tags: Sequence[str]) -> bool:
         if not all(map(is_plain, tags)):
             return False
-        known = None if self.tag is None else TagFilter.parse(self.tag)
-        left = sorted({tag for tag in tags if known is None or known.matches(tag)})
+        tag_filter = None if self.tag is None else TagFilter.parse(self.tag)
+        left = sorted({tag for tag in tags if tag_filter is None or tag_filter.matches(tag)})
         alternatives = ALTERNATIVE_SEPARATOR.join(left)
         if len(alternatives.encode()) > FILTER_SIZE_MAX:
             return False
@@ -124,7 +126,7 @@ class Narrowing:
 
 
 def is_plain(tag: str) -> bool:
-    """Tells whether a tag, used as a filter, matches only itself."""
+    """Returns whether a tag, used as a filter, matches only itself."""
     if any(mark in tag for mark in (ONE_LEVEL, THE_REST, ALTERNATIVE_SEPARATOR)):
         return False
     try:
@@ -158,7 +160,7 @@ def _narrowed(start: int, end: int | None, low: int | None, high: int | None) ->
 
 
 def _range(each: Filter, whole: Callable[[Any], int]) -> tuple[int | None, int | None]:
-    """Returns the smallest value that passes, and the smallest above all that do; None for no limit."""
+    """Returns the smallest value that passes, and the smallest above all that pass; None for no limit."""
     value: Any = getattr(each, "value", None)
     if isinstance(each, In):
         return min(map(whole, value)), max(map(whole, value)) + 1

@@ -1,4 +1,4 @@
-"""The messages of each partition: those of its log, and before them those of an archive."""
+"""The messages of each partition: those of its log, preceded by those of an archive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LogAndArchive:
         self._archive: Archive | None = None
 
     def refresh(self) -> None:
-        """Forgets what was read of the store and the archive, because files of an old manifest may be gone."""
+        """Discards what was read of the store and the archive, because files of an old manifest may no longer exist."""
         self._catalog.refresh()
         self._archive = None
 
@@ -37,7 +37,8 @@ class LogAndArchive:
     def ranges(self, place: TopicPartition, topic_id: str, start: int, end: int) -> list[ReadRange]:
         """Returns the ranges that hold the messages from `start` up to `end`."""
         archived = self._archived(place, topic_id)
-        # The archive is read up to its end, even if the log has some of the same messages: no message comes from both.
+        # The archive is read up to its end, even if the log has some of the same messages, so that no message is read
+        # twice.
         ranges: list[ReadRange] = [] if archived is None else list(archived.ranges(start, end))
         start = start if archived is None else max(start, archived.end)
         return [*ranges, self.log_range(place, topic_id, start, end)] if start < end else ranges
@@ -58,7 +59,7 @@ class LogAndArchive:
         if self._directory is None:
             return None
         if self._archive is None:
-            # Imported here: few reads have an archive.
+            # Imported here because few reads have an archive.
             from warren.spark.archive.table import Archive
 
             self._archive = Archive(self._directory)

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from warren.errors import DataLost, NoSuchTopic, NumberRetired, TopicLost
-from warren.spark.store_access.access import ReadableLog, StoreAccess
+from warren.spark.store_access.access import StoreAccess
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -43,17 +43,14 @@ class LogRange:
             raise TopicLost(self.topic, is_replaced=False) from None
         if is_replaced:
             raise TopicLost(self.topic, is_replaced=True)
-        with closing(catalog.open_log(self.topic, self.partition)) as log:
-            yield from self._scan(log, columns, tag)
-
-    def _scan(self, log: ReadableLog, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
         start = self.start
-        while start < self.end:
-            try:
-                yield from log.scan(start, self.end, columns, tag)
-                return
-            except NumberRetired as error:
-                if self.fail_on_data_loss:
-                    raise DataLost(self.topic, self.partition, error.number, error.first, log.end) from error
-                LOGGER.warning("topic %s, partition %d: %s; going on there", self.topic, self.partition, error)
-                start = error.first
+        with closing(catalog.open_log(self.topic, self.partition)) as log:
+            while start < self.end:
+                try:
+                    yield from log.scan(start, self.end, columns, tag)
+                    return
+                except NumberRetired as error:
+                    if self.fail_on_data_loss:
+                        raise DataLost(self.topic, self.partition, error.number, error.first, log.end) from error
+                    LOGGER.warning("topic %s, partition %d: %s; going on there", self.topic, self.partition, error)
+                    start = error.first

@@ -55,7 +55,7 @@ READ_OPTIONS: Final = option_table(
             "topicsPattern",
             regular_expression(),
             None,
-            "a regular expression for whole names; topics that are made later are read, too",
+            "a regular expression for whole names; topics that are created later are read too",
         ),
         Setting("subscribe", TOPICS, None, "Kafka's name for `topics`"),
         Setting("subscribePattern", regular_expression(), None, "Kafka's name for `topicsPattern`"),
@@ -104,7 +104,7 @@ READ_OPTIONS: Final = option_table(
             Flag(),
             True,
             "`true` (the default): a stream fails if messages that it has not read were retired; `false`: it "
-            "continues behind them",
+            "continues after them",
         ),
         Setting("maxOffsetsPerTrigger", Count(1), None, "the largest number of messages in a micro-batch"),
         Setting("maxBytesPerTrigger", Count(1), None, "the largest number of bytes in a micro-batch"),
@@ -211,8 +211,8 @@ def _choice(raw: RawOptions) -> TopicChoice:
     ways = ("topics", "subscribe", "topicsPattern", "subscribePattern", "assign")
     used = [way for way in ways if raw.text(way) is not None]
     if len(used) != 1:
-        what = f"{' and '.join(used)} are both given" if used else "no topic is named"
-        raise BadOption("topics", f"{what}; give one of topics, topicsPattern and assign")
+        what = f"{' and '.join(used)} are both set" if used else "no topic is named"
+        raise BadOption("topics", f"{what}; set one of topics, topicsPattern and assign")
     way, value = used[0], raw.value(used[0])
     if way == "assign":
         return TopicChoice(assigned=value)
@@ -232,7 +232,7 @@ def _start(raw: RawOptions, *, is_stream: bool) -> Bound:
         return Bound(option="startingOffsets", everywhere=LATEST if is_stream else EARLIEST)
     values = [bound.everywhere, *(number for each in bound.each.values() for number in each.values())]
     if LATEST in values and not bound.is_time and not is_stream:
-        raise BadOption(bound.option, "a batch read cannot start at the latest: there would be nothing to read")
+        raise BadOption(bound.option, "a batch read cannot start at the latest: it would read nothing")
     return bound
 
 
@@ -244,7 +244,7 @@ def _end(raw: RawOptions, *, is_stream: bool) -> Bound:
         raise BadOption(bound.option, "a stream has no end; use it with spark.read")
     values = [bound.everywhere, *(number for each in bound.each.values() for number in each.values())]
     if EARLIEST in values and not bound.is_time:
-        raise BadOption(bound.option, "a read cannot end at the earliest: there would be nothing to read")
+        raise BadOption(bound.option, "a read cannot end at the earliest: it would read nothing")
     return bound
 
 

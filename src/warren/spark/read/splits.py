@@ -15,15 +15,17 @@ from warren.spark.columns.rebatch import regrouped
 from warren.spark.read.log_range import LogRange
 
 SPARK_TASK_ROWS_MIN: Final = 50_000
-"""A task with fewer messages costs more to start than to run: fewer tasks are made."""
+"""A task with fewer messages costs more to start than to run, so fewer tasks are made."""
 SPARK_TASK_ROWS_MAX: Final = 10_000_000
-"""What a task that fails has to read again at most."""
+"""How many messages, at most, a failed task has to read again."""
 
 WHOLE_SHARE: Final = 0.25
-"""A range of at most this part of a task's share is not cut: opening a log twice costs more than it gains."""
+"""A range of at most this part of a task's share is not cut, because opening a log twice costs more
+than a cut gains.
+"""
 
 Rounded = Callable[[LogRange, int], int]
-"""Returns the nearest number, at most this one, at which a record of the log starts."""
+"""Returns the nearest number, not above the one passed, at which a record of the log starts."""
 
 
 class ReadRange(Protocol):
@@ -62,7 +64,9 @@ class ReadTask(InputPartition):
 
 
 def task_count(row_count: int, cores: int, tasks_min: int | None) -> int:
-    """Returns how many tasks to make: one for each core, fewer for few rows, more for very many or for `tasks_min`."""
+    """Returns how many tasks to make: one for each core, fewer for few rows, more for very many rows or for
+    `tasks_min`.
+    """
     most_rows = -(-row_count // SPARK_TASK_ROWS_MAX)
     if tasks_min is not None:
         return max(1, most_rows, min(tasks_min, row_count))
@@ -88,7 +92,7 @@ def planned(ranges: Sequence[ReadRange], count: int, rounded: Rounded) -> list[R
             is_cut = isinstance(part, LogRange) and isinstance(read_range, LogRange) and part.end < read_range.end
             if is_cut or row >= goal:
                 tasks.append(ReadTask(filling))
-                # A range that cannot be cut may already have gone beyond the next goal.
+                # A range that cannot be cut may already extend beyond the next goal.
                 filling, goal = [], max(goal + share, (row // share + 1) * share)
     return [*tasks, ReadTask(filling)] if filling else tasks
 

@@ -1,4 +1,4 @@
-"""Where a query starts and ends in each partition: bounds become numbers, by the logs as they are now."""
+"""Where a query starts and ends in each partition. Turns bounds into numbers, by the logs as they are now."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OpenLogs:
 
     def log(self, place: TopicPartition, topic_id: str) -> ReadableLog:
         """Returns the log of a partition of the topic with this id."""
-        known = self._logs.get((place, topic_id))
-        if known is None or isinstance(known, EmptyLog):
+        opened = self._logs.get((place, topic_id))
+        if opened is None or isinstance(opened, EmptyLog):
             self.forget(place.topic, but=topic_id)
-            known = self._logs[place, topic_id] = self._catalog.open_log(*place)
-        return known
+            opened = self._logs[place, topic_id] = self._catalog.open_log(*place)
+        return opened
 
     def record_start(self, part: LogRange, number: int) -> int:
         """Returns where to cut a range: at `number`, or before it at the start of the record that holds it."""
@@ -44,7 +44,7 @@ class OpenLogs:
 
 
 def start_number(bound: Bound, place: TopicPartition, log: PartitionMessages, *, fail_on_data_loss: bool) -> int:
-    """Returns where a query starts. Raises DataLost for a number outside of the log, unless data loss is allowed."""
+    """Returns where a query starts. Raises DataLost for a number outside the log, unless data loss is allowed."""
     number = bound.of(*place)
     if bound.is_time:
         return log.find_time(number)
@@ -59,7 +59,7 @@ def start_number(bound: Bound, place: TopicPartition, log: PartitionMessages, *,
 
 
 def end_number(bound: Bound, place: TopicPartition, log: PartitionMessages, *, fail_on_data_loss: bool) -> int:
-    """Returns where a query ends. Raises DataLost for a number outside of the log, unless data loss is allowed."""
+    """Returns where a query ends. Raises DataLost for a number outside the log, unless data loss is allowed."""
     number = bound.of(*place)
     if bound.is_time:
         return log.find_time(number)

@@ -1,4 +1,4 @@
-"""How far a stream has come, as Spark stores it in the checkpoint: a number for each partition, and the topics' ids."""
+"""The progress of a stream, as Spark stores it in the checkpoint: a number for each partition, and the topics' ids."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from warren.errors import BadInput
 from warren.spark.store_access.access import TopicPartition
 
 NOT_BEGUN: Final[Mapping[str, str]] = {"warren": "not begun"}
-"""The offset of a stream before its first batch: a constant, because Spark asks for it again after a crash."""
+"""The offset of a stream before its first batch. It is a constant, because Spark requests it again after a crash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
     """The next number in each partition, by topic, and the ids of the topics.
 
-    `begins` are the numbers at which the batch that ends here begins partitions that are new to the stream. They are
+    `begins` are the numbers at which the batch that ends here starts in partitions that are new to the stream. They are
     stored with its end, so that a repeated batch starts at the same numbers although the logs have grown.
     """
 
@@ -42,8 +42,8 @@ class StreamOffset:
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise BadInput(
-                f"the checkpoint holds {data!r}, which is not an offset of a Warren stream; "
-                "use a checkpoint of its own for each query"
+                f"the checkpoint contains {data!r}, which is not an offset of a Warren stream; "
+                "use a separate checkpoint for each query"
             ) from None
 
 

@@ -16,14 +16,14 @@ from warren.spark.read.splits import ReadRange, ReadTask, planned, task_count
 from warren.spark.read.start_and_end import start_number
 from warren.spark.read.stream_offsets import StreamOffset
 from warren.spark.runtime.machine import cores
-from warren.spark.store_access.access import PartitionMessages, ReadableLog, TopicPartition
+from warren.spark.store_access.access import PartitionMessages, TopicPartition
 
 LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The most that one micro-batch may hold; None for no limit."""
+    """The limits of one micro-batch; None for no limit."""
 
     rows_max: int | None = None
     size_max: int | None = None
@@ -51,12 +51,12 @@ class StreamPlanner:
     # --- How far a batch goes ---
 
     def ends(self) -> StreamOffset:
-        """Returns where the chosen logs end now. Leaves out a log that is being deleted: the next batch reports it."""
+        """Returns the current ends of the chosen logs. Omits a log that is being deleted: the next batch reports it."""
         self._catalog.refresh()
         ids, numbers = self._ids(), {}
         for place in self._places(ids):
             with suppress(*GONE):
-                numbers[place] = self._log(place, ids).end
+                numbers[place] = self._log_and_archive.logs.log(place, ids[place.topic]).end
         return StreamOffset(numbers=numbers, ids=ids)
 
     def next(self, start: StreamOffset | None, limits: BatchLimits, target: StreamOffset | None) -> StreamOffset:
@@ -67,10 +67,11 @@ class StreamPlanner:
         self._log_and_archive.refresh()
         ids = self._ids()
         begins = self._begins(start, ids, target)
-        known = start.numbers if start is not None else {}
-        kept = {place: known[place] for place in self._still_there(start, ids)}
+        start_numbers = start.numbers if start is not None else {}
+        positions = {place: start_numbers[place] for place in self._still_there(start, ids)}
         waiting = {
-            place: self._backlog(place, number, ids, target) for place, number in sorted({**kept, **begins}.items())
+            place: self._backlog(place, number, ids, target)
+            for place, number in sorted({**positions, **begins}.items())
         }
         numbers = _limited(waiting, limits)
         ids = {topic: ids[topic] for topic in ids if start is None or any(topic == place.topic for place in numbers)}
@@ -94,9 +95,6 @@ class StreamPlanner:
             for partition in choice.partitions(self._catalog, topic):
                 yield TopicPartition(topic, partition)
 
-    def _log(self, place: TopicPartition, ids: Mapping[str, str]) -> ReadableLog:
-        return self._log_and_archive.logs.log(place, ids[place.topic])
-
     def _messages_with(self, place: TopicPartition, topic_id: str, number: int) -> PartitionMessages:
         """Returns the messages that include `number`: the archive is opened only if the log no longer has it."""
         log = self._log_and_archive.logs.log(place, topic_id)
@@ -105,7 +103,7 @@ class StreamPlanner:
     def _begins(
         self, start: StreamOffset | None, ids: Mapping[str, str], target: StreamOffset | None
     ) -> dict[TopicPartition, int]:
-        """Returns the partitions that are new to the stream, and where it begins them."""
+        """Returns the partitions that are new to the stream, and the numbers at which it begins them."""
         if start is None:
             missing = [topic for topic in self._options.choice.topics(self._catalog) if topic not in ids]
             if missing:
@@ -117,7 +115,7 @@ class StreamPlanner:
             elif start.ids.get(place.topic) != ids[place.topic]:
                 begins[place] = self._log_and_archive.messages_of(place, ids[place.topic]).first
             elif place not in start.numbers:
-                # The partition was added to the topic after the stream began, so nothing of it has been read.
+                # The partition was added to the topic after the stream began, so none of its messages have been read.
                 begins[place] = 0
         if target is not None and start is not None:
             return {place: number for place, number in begins.items() if place in target.numbers}
@@ -137,7 +135,7 @@ class StreamPlanner:
         return [place for place in start.numbers if ids.get(place.topic) == start.ids.get(place.topic)]
 
     def _check_topic(self, topic: str, topic_id: str) -> bool:
-        """Tells whether the topic exists with this id. If not, raises TopicLost unless data loss is allowed."""
+        """Returns whether the topic exists with this id. If not, raises TopicLost unless data loss is allowed."""
         try:
             is_replaced = self._catalog.topic_id(topic) != topic_id
         except NoSuchTopic:
@@ -172,7 +170,7 @@ class StreamPlanner:
         if self._options.fail_on_data_loss:
             raise lost
         nearest = min(max(number, first), end)
-        LOGGER.warning("%s; the query goes on from %d", lost, nearest)
+        LOGGER.warning("%s; the query continues from %d", lost, nearest)
         return nearest
 
     # --- What its tasks read ---
@@ -180,12 +178,12 @@ class StreamPlanner:
     def tasks(self, start: StreamOffset | None, end: StreamOffset) -> list[ReadTask]:
         """Returns the tasks of the batch from `start` to `end`. They read the same messages each time."""
         self._log_and_archive.refresh()
-        known = start.numbers if start is not None else {}
+        numbers = start.numbers if start is not None else {}
         ranges: list[ReadRange] = []
         for topic, topic_id in end.ids.items():
             if self._check_topic(topic, topic_id):
                 for place in sorted(place for place in end.numbers if place.topic == topic):
-                    begin = end.begins.get(place, known.get(place, 0))
+                    begin = end.begins.get(place, numbers.get(place, 0))
                     ranges += self._ranges(place, topic_id, begin, end.numbers[place])
         count = task_count(sum(map(len, ranges)), cores(), self._options.partitions_min)
         return planned(ranges, count, self._log_and_archive.logs.record_start)
@@ -206,8 +204,8 @@ def _limited(waiting: Mapping[TopicPartition, Backlog], limits: BatchLimits) -> 
     """Returns how far each partition is read."""
     ends = {place: backlog.end for place, backlog in waiting.items()}
     if limits.rows_max is not None:
-        taken = shares({place: backlog.end - backlog.start for place, backlog in waiting.items()}, limits.rows_max)
-        ends = {place: waiting[place].start + count for place, count in taken.items()}
+        counts = shares({place: backlog.end - backlog.start for place, backlog in waiting.items()}, limits.rows_max)
+        ends = {place: waiting[place].start + count for place, count in counts.items()}
     if limits.size_max is not None:
         ends = _within_size(waiting, ends, limits.size_max)
     return ends

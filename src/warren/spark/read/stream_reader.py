@@ -62,7 +62,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is begun else end.to_json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        """Returns where the logs end. Spark shows it in the progress of a query, next to how far the query is."""
+        """Returns the ends of the logs.
+
+        Spark shows them in the progress of a query, next to the position of the query.
+        """
         return self._planned().ends().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -100,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchLimits(None, limit.max_bytes) if isinstance(limit, ReadMaxBytes) else BatchLimits()
 
     def _done(self, offset: StreamOffset | None) -> None:
-        """Stores the positions of the group: Spark plans a batch when everything below its start is processed."""
+        """Stores the positions of the group. Spark plans a batch when everything below its start is processed."""
         if self._options.group is None or offset is None:
             return
         if self._progress is None:

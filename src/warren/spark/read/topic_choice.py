@@ -19,7 +19,7 @@ class TopicChoice:
     assigned: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def topics(self, catalog: TopicCatalog) -> list[str]:
-        """Returns the topics to read now. A named topic is among them even if it does not exist."""
+        """Returns the topics to read now. A named topic is included even if it does not exist."""
         if self.pattern is not None:
             pattern = re.compile(self.pattern)
             return [name for name in catalog.topics() if pattern.fullmatch(name)]

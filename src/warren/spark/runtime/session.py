@@ -1,4 +1,4 @@
-"""Starts a SparkSession with packages from pip only, or returns the one that runs."""
+"""Starts a SparkSession with packages from pip only, or returns the running one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
     """Returns the session of this process with `conf` set on it; starts one if none runs."""
     builder = SparkSession.builder.appName(app_name)
     if master is not None and master.startswith(CONNECT):
-        # The server has its own Java and settings; only those of the query are ours.
+        # The server has its own Java and settings; only the settings of the query are ours.
         settings = {**checked(conf), "spark.remote": master}
     elif SparkContext._active_spark_context is not None:
         settings = checked(conf)
@@ -32,12 +32,12 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
         submitted = _submitted()
         if SparkContext._gateway is None:
             use_java(os.environ)
-        known = submitted | checked(conf)
-        chosen = master or known.get("spark.master") or f"local[{cores()}]"
-        if is_local(chosen):
+        user_conf = submitted | checked(conf)
+        master_url = master or user_conf.get("spark.master") or f"local[{cores()}]"
+        if is_local(master_url):
             # Workers with another Python would not have the packages of this one.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings = settings_for(chosen, known)
+        settings = settings_for(master_url, user_conf)
     for name, value in settings.items():
         builder = builder.config(name, value)
     starts_jvm = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ

@@ -1,4 +1,4 @@
-"""Ships a job to a cluster: Warren itself as a zip, and the command line of spark-submit."""
+"""Ships a job to a cluster: makes Warren itself a zip, and builds the command line of spark-submit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ZIP_TIME: Final = (2020, 1, 1, 0, 0, 0)
 def package_zip(directory: str) -> str:
     """Makes a zip of Warren's packages in `directory`, for `--py-files` or `addPyFile`, and returns its path.
 
-    The same packages result in the same bytes.
+    The same packages always give the same bytes.
     """
     path = os.path.join(directory, ZIP_NAME)
     os.makedirs(directory, exist_ok=True)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S: Final = 0.25
-"""How often the driver looks how far tasks have come."""
+"""How often the driver checks the progress of tasks."""
 CORES_DEFAULT: Final = 8
-"""How many tasks are made if Spark does not say how many it can run."""
+"""How many tasks are made if Spark does not report how many it can run."""
 PYTHON_ERROR: Final = re.compile(r"[A-Za-z]\w*Error: ")
 RESULT: Final = pa.schema([("result", pa.binary())])
 
@@ -41,7 +41,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[T], work: Callable[[T], Itera
     """Calls `work` once for each of `tasks`, each in a task of Spark, and returns all results.
 
     `work` is a function of a module, or a `partial` of one, so that workers that have Warren installed find it. If
-    Spark retries a task, it is called again. Raises TaskFailed if a task fails for good.
+    Spark retries a task, it is called again. Raises TaskFailed if a task fails permanently.
     """
     if not tasks:
         return []
@@ -73,7 +73,9 @@ def failures_explained() -> Iterator[None]:
 
 
 def _sentence(text: str) -> str:
-    """Returns the last Warren error in a Python traceback, or else its last error; the first line if there is none."""
+    """Returns the last Warren error in a Python traceback, otherwise its last error; the first line
+    if there is none.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith("warren.") and ": " in line]
     others = [line for line in lines if PYTHON_ERROR.match(line)]
@@ -87,13 +89,13 @@ def cores_of(spark: SparkSession) -> int:
     try:
         return max(1, int(spark.sparkContext.defaultParallelism))
     except PySparkException:
-        # Spark Connect does not say.
+        # Spark Connect does not report it.
         return CORES_DEFAULT
 
 
 @contextmanager
 def counted(spark: SparkSession, total: int, progress: ShowProgress | None) -> Iterator[None]:
-    """Reports how many of `total` are done while jobs run inside of the `with`, by the share of Spark's tasks."""
+    """Reports how many of `total` are done while jobs run inside the `with`, by the share of finished Spark tasks."""
 
     def look() -> None:
         assert progress is not None
@@ -106,7 +108,7 @@ def counted(spark: SparkSession, total: int, progress: ShowProgress | None) -> I
 
 
 def _done_share(spark: SparkSession) -> float:
-    """Returns the share of tasks that are done in the jobs that run now; 0 with Spark Connect, which does not say."""
+    """Returns the share of finished tasks in the jobs that run now; 0 with Spark Connect, which does not report it."""
     from pyspark.errors import PySparkException
 
     try:
@@ -115,13 +117,13 @@ def _done_share(spark: SparkSession) -> float:
         return 0.0
     jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-    known = [stage for stage in stages if stage is not None]
-    return sum(stage.numCompletedTasks for stage in known) / max(1, sum(stage.numTasks for stage in known))
+    stages_now = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in stages_now) / max(1, sum(stage.numTasks for stage in stages_now))
 
 
 @contextmanager
 def watched(look: Callable[[], None] | None) -> Iterator[None]:
-    """Calls `look` every POLL_S while the work inside of the `with` runs, and once more at its end."""
+    """Calls `look` every POLL_S while the work inside the `with` runs, and once more at its end."""
     if look is None:
         yield
         return

@@ -45,7 +45,7 @@ def checked(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Tells whether all of Spark runs on this machine, with the Python and the files of this process."""
+    """Returns whether all of Spark runs on this machine, with the Python and the files of this process."""
     return LOCAL.fullmatch(master) is not None
 
 
@@ -70,5 +70,5 @@ def _on_this_machine(master: str) -> dict[str, str]:
 
 
 def _log_options() -> str:
-    """Returns the option that makes the JVM quiet; empty in a zip that was shipped, which has no such file."""
+    """Returns the option that makes the JVM quiet; empty in a shipped zip, which does not contain that file."""
     return f'-Dlog4j2.configurationFile="{LOG_SETTINGS}"' if os.path.exists(LOG_SETTINGS) else ""

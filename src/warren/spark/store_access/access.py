@@ -34,15 +34,20 @@ class ReadableLog(PartitionMessages, Protocol):
     """The log of a partition: it also knows where its records lie, and returns its messages as Arrow."""
 
     def offset_of(self, number: int) -> int:
-        """Returns the byte offset of the record that holds message `number`; for `end`, where the log ends."""
+        """Returns the byte offset of the record that holds message `number`; for `end`, the end of the log."""
         ...
 
     def record_start(self, number: int) -> int:
-        """Returns the nearest number, at most `number`, at which two tasks can share the log without reading twice."""
+        """Returns the nearest number, not above `number`, at which two tasks can share the log
+        without reading twice.
+        """
         ...
 
     def scan(self, start: int, end: int, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
-        """Yields the messages from `start` up to `end` that pass the filter. Raises NumberRetired if some are gone."""
+        """Yields the messages from `start` up to `end` that pass the filter.
+
+        Raises NumberRetired if some no longer exist.
+        """
         ...
 
     def close(self) -> None: ...
@@ -51,11 +56,11 @@ class ReadableLog(PartitionMessages, Protocol):
 class TopicCatalog(Protocol):
     """The topics of a store, as the planner of a query sees them. It never writes.
 
-    It asks about each topic once, and answers from that until `refresh` is called.
+    It reads each topic once, and caches that until `refresh` is called.
     """
 
     def refresh(self) -> None:
-        """Forgets what was read, because topics are made and deleted at any time."""
+        """Discards the cache, because topics may be created and deleted at any time."""
         ...
 
     def topics(self) -> list[str]:
@@ -79,7 +84,7 @@ class GroupPositions(Protocol):
     """The positions of a stream group, set by a process that is not a member of it."""
 
     def store(self, topic: str, numbers: Mapping[int, int]) -> None:
-        """Sets the next number of each partition. Makes the group if it does not exist."""
+        """Sets the next number of each partition. Creates the group if it does not exist."""
         ...
 
     def close(self) -> None: ...
@@ -100,11 +105,11 @@ class StoreAccess(Protocol):
         ...
 
     def store(self, id: str) -> api.Store:
-        """Returns the store, open for writing; this process keeps it open. Raises NotAStore if its id is another."""
+        """Returns the store, open for writing; this process keeps it open. Raises NotAStore if it has another id."""
         ...
 
     def drop(self) -> None:
-        """Closes what `store` returned. The caller does so after a failure."""
+        """Closes the store that `store` returned. The caller does so after a failure."""
         ...
 
     def positions(self, group: str) -> GroupPositions:

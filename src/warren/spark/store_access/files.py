@@ -1,4 +1,4 @@
-"""A store that the processes of Spark access by its files: each process opens them by itself."""
+"""A store that the processes of Spark access by its files: each process opens them itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warren.storage import Log
 from warren.storage.disk.filesystem import PICKING_FILE_SYSTEM, SYSTEM_FILE_SYSTEM
 from warren.transaction.store import Store
 
-SHARED_STORAGE = "on a cluster the path must lie on storage that the driver and every worker share"
+SHARED_STORAGE = "on a cluster the path must be on storage that the driver and every worker share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class FileAccess:
         return FileCatalog(self.path)
 
     def store_id(self) -> str:
-        """Returns the id of the store, and makes the store if it does not exist."""
+        """Returns the id of the store. Creates the store if it does not exist."""
         data = read_json(SYSTEM_FILE_SYSTEM, paths.store_file(self.path))
         if data is None:
             with Store(self.path, keeps=False) as store:
@@ -53,7 +53,7 @@ class FileAccess:
         return process_stores().get(self.path, lambda: Store(self.path, keeps=False), lambda store: store.id == id)
 
     def _check_id(self, id: str) -> None:
-        """Raises NotAStore, naming the host, if the path holds no store, or one with another id."""
+        """Raises NotAStore, which names the host, if the path is not a store, or one with another id."""
         data = read_json(SYSTEM_FILE_SYSTEM, paths.store_file(self.catalog().path)) or {}
         if data.get("id") != id:
             host = socket.gethostname()
@@ -125,15 +125,15 @@ class FileCatalog:
         return Log.open(path, read_only=True, topic=topic, partition=partition, filesystem=PICKING_FILE_SYSTEM)
 
     def _file(self, topic: str) -> TopicFile:
-        known = self._files.get(topic)
-        if known is None:
+        topic_file = self._files.get(topic)
+        if topic_file is None:
             path = self._path_of(checked_name("topic", topic))
             data = read_json(SYSTEM_FILE_SYSTEM, path)
             if data is None:
                 raise NoSuchTopic(topic)
-            known = TopicFile(str(data.get("id", "")), TopicSettings.from_json(path, data))
-            self._files[topic] = known
-        return known
+            topic_file = TopicFile(str(data.get("id", "")), TopicSettings.from_json(path, data))
+            self._files[topic] = topic_file
+        return topic_file
 
     def _path_of(self, topic: str) -> str:
         return paths.topic_file(paths.topic_directory(self.path, topic))

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlparse
 from warren import api
 from warren.broker.security.users import PASSWORD_SIZE_MAX
 from warren.client.net.connection import parse_address
+from warren.client.net.rack_reads import RACK_SIZE_MAX
 from warren.client.net.session import CLIENT_TIMEOUT_S_DEFAULT
 from warren.errors import BadInput, BadOption
 from warren.limits import WAIT_S_MAX
@@ -26,8 +27,14 @@ STORE_OPTIONS: Final = option_table(
             "servers",
             Text(),
             None,
-            "instead: the broker that serves the store, as `host:9092`. If neither is given, `kafka.bootstrap.servers` "
-            "is used",
+            "instead: the broker that serves the store, as `host:9092`, or some brokers of a cluster, as "
+            "`a:9092,b:9092`. If neither is set, `kafka.bootstrap.servers` is used",
+        ),
+        Setting(
+            "rack",
+            Text(),
+            None,
+            "with `servers`: where Spark runs; messages are read from a slave with this `cluster.rack` if there is one",
         ),
         Setting("user", Text(), None, "with `servers`: the user that connects"),
         Setting("password", Text(), None, "with `servers`: the password of the user"),
@@ -43,13 +50,13 @@ STORE_OPTIONS: Final = option_table(
             "timeout",
             Seconds(0, WAIT_S_MAX, is_above=True),
             CLIENT_TIMEOUT_S_DEFAULT,
-            "with `servers`: how many seconds the broker may stay silent; 30 by default",
+            "with `servers`: how many seconds the broker may take to answer; 30 by default",
         ),
     ]
 )
 BROKER_OPTIONS: Final = STORE_OPTIONS.without("path", "servers")
 KAFKAS_SERVERS: Final = "kafka.bootstrap.servers"
-"""The option of queries written for Kafka. It is used if neither `path` nor `servers` is given."""
+"""The option of queries written for Kafka. It is used if neither `path` nor `servers` is set."""
 
 
 Named = str | Mapping[str, str]
@@ -65,7 +72,7 @@ def named_options(store: Named) -> dict[str, str]:
 def opened(store: Named) -> Iterator[api.Store]:
     """Opens the store for the driver of a job, and closes it at the end. Raises NotAStore if it does not exist."""
     access = access_of(RawOptions.of(STORE_OPTIONS, named_options(store)))
-    # Reading the catalog first raises NotAStore; `store_id` would make the store.
+    # Reading the catalog first raises NotAStore; `store_id` would create the store.
     access.catalog()
     try:
         yield access.store(access.store_id())
@@ -77,7 +84,7 @@ def access_of(raw: RawOptions) -> StoreAccess:
     """Returns the access to the store. Raises BadOption if the options name no store, or two."""
     path, servers = raw.text("path"), raw.text("servers")
     if path is not None and servers is not None:
-        raise BadOption("servers", "path is given as well; give the directory of the store, or its broker")
+        raise BadOption("servers", "path is also set; set either the directory of the store or its broker")
     if path is None and servers is None:
         servers = raw.text(KAFKAS_SERVERS)
     if servers is not None:
@@ -96,7 +103,7 @@ def _directory(text: str | None) -> str:
         # Spark does not pass the options of CREATE TABLE to a reader of the table.
         raise BadOption(
             "path",
-            "it is missing: give the store's directory, by option or as in load('data'), or its broker with servers. "
+            "it is missing: set the store's directory, by option or as in load('data'), or its broker with servers. "
             "In SQL use CREATE TEMPORARY VIEW, or SELECT ... FROM table WITH (path = 'data', topics = 'orders'): Spark "
             "does not pass on the options of CREATE TABLE",
         )
@@ -109,21 +116,24 @@ def _directory(text: str | None) -> str:
 
 
 def _broker(raw: RawOptions, servers: str) -> StoreAccess:
-    if "," in servers:
-        raise BadOption("servers", f"{servers!r}: a store has one broker; give its address alone, as host:9092")
     try:
-        parse_address(servers)
+        for address in servers.split(","):
+            parse_address(address.strip())
     except BadInput as error:
         raise BadOption("servers", str(error)) from None
+    rack = raw.text("rack")
+    if rack is not None and len(rack) > RACK_SIZE_MAX:
+        raise BadOption("rack", f"it has {len(rack)} characters; the limit is {RACK_SIZE_MAX}")
     user, password = raw.text("user"), _password(raw)
     if (user is None) != (password is None):
         missing = "user" if user is None else "password"
-        raise BadOption(missing, "it is missing: give user and password (or passwordFile), or neither")
-    # Imported here, because access by files does not need the network client.
+        raise BadOption(missing, "it is missing: set user and password (or passwordFile), or neither")
+    # Imported here because access by files does not need the network client.
     from warren.spark.store_access.through_broker import BrokerAccess
 
     return BrokerAccess(
         servers=servers,
+        rack=rack,
         user=user,
         password=password,
         is_tls=raw.value("tls"),
@@ -138,7 +148,7 @@ def _password(raw: RawOptions) -> str | None:
     if file is None:
         return password
     if password is not None:
-        raise BadOption("passwordFile", "password is given as well; give one of them")
+        raise BadOption("passwordFile", "password is also set; set only one of them")
     try:
         with open(os.path.expanduser(file), encoding="utf-8") as opened:
             return opened.readline(PASSWORD_SIZE_MAX).rstrip("\r\n") or None

@@ -21,7 +21,9 @@ WITHOUT_MEANING: Final = frozenset(
         "includetimestamptype",
     }
 )
-"""Options of queries written for Kafka that have no meaning here, like all that begin with `kafka.`: ignored."""
+"""Options of queries written for Kafka that have no meaning here, like all that begin with
+`kafka.`. They are ignored.
+"""
 REFUSED: Final = MappingProxyType(
     {
         "minoffsetspertrigger": "a micro-batch takes all new messages; choose the interval of the trigger instead",
@@ -41,7 +43,7 @@ def option_table(settings: Iterable[Setting]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class RawOptions:
-    """The options of a query by their names in lower case, their table, and the time now."""
+    """The options of a query by their names in lower case, their table, and the current time."""
 
     table: Table
     texts: Mapping[str, str]
@@ -52,14 +54,14 @@ class RawOptions:
         return cls(table, {option.lower(): text for option, text in options.items()}, now_us)
 
     def check_names(self) -> None:
-        """Raises BadOption, with the nearest name, for an option that neither the table nor Spark knows."""
+        """Raises BadOption, with the most similar name, for an option that neither the table nor Spark knows."""
         names = {name.lower() for name in self.table}
         for option in self.texts:
             if option in REFUSED and option not in names:
                 raise BadOption(option, REFUSED[option])
             if option in names | WITHOUT_MEANING | SPARKS_OWN or option.startswith(SPARKS_OWN_PREFIXES):
                 continue
-            raise BadOption(option, f"it is not known; {hint(option, self.table)}")
+            raise BadOption(option, f"it does not exist; {hint(option, self.table)}")
 
     def exact(self, option: str) -> str | None:
         """Returns the text with any space around it; None if the option is missing or empty."""

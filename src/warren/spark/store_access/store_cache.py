@@ -33,25 +33,25 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class KeptOpen(Generic[Key, Opened]):
-    """At most SPARK_STORES_KEPT_MAX open stores, the least recently used first. One thread, because Spark runs one
-    task at a time in a process.
+    """At most SPARK_STORES_KEPT_MAX open stores, the least recently used first. One thread, because Spark runs one task
+    at a time in a process.
 
-    A process that ends without closing them leaves what a killed process leaves, and every store recovers from that.
+    If a process ends without closing them, the stores recover as after a killed process.
     """
 
     def __init__(self) -> None:
         self._opened: dict[Key, Opened] = {}
 
     def get(self, key: Key, open: Callable[[], Opened], is_current: Callable[[Opened], bool]) -> Opened:
-        """Returns the store that is kept under `key`; calls `open` if there is none, or if it is closed or outdated."""
+        """Returns the store that is kept under `key`. Calls `open` if there is none, or if it is closed or outdated."""
         store = self._opened.pop(key, None)
         if store is not None and (store.is_closed or not is_current(store)):
             _close(store)
             store = None
-        self._opened[key] = kept = open() if store is None else store
+        self._opened[key] = opened = open() if store is None else store
         while len(self._opened) > SPARK_STORES_KEPT_MAX:
             _close(self._opened.pop(next(iter(self._opened))))
-        return kept
+        return opened
 
     def drop(self, key: Key) -> None:
         """Closes the store that is kept under `key`, if there is one."""
@@ -79,5 +79,5 @@ def process_stores() -> KeptOpen[str, Store]:
 
 @functools.cache
 def process_brokers() -> KeptOpen[Hashable, RemoteStore]:
-    """Returns the clients that this process keeps connected, by how they access their broker."""
+    """Returns the clients that this process keeps connected, by the access to their broker."""
     return KeptOpen()

@@ -24,9 +24,13 @@ from warren.tls import tls_context
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAccess:
-    """The store that the broker at `servers` serves. The password is sent only to the broker, and never shown."""
+    """The store that the broker at `servers` serves. The password is sent only to the broker, and never shown.
+
+    With a `rack` messages are read from a slave that stands there.
+    """
 
     servers: str
+    rack: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     is_tls: bool = False
@@ -37,7 +41,7 @@ class BrokerAccess:
         return self.servers
 
     def connect(self) -> RemoteStore:
-        """Returns a new client. Raises BrokerUnreached, naming the host, if the broker does not answer."""
+        """Returns a new client. Raises BrokerUnreached, which names the host, if the broker does not answer."""
         try:
             # Waits, because the broker may be restarting when a task begins, and Spark allows only a few failures.
             return connect(
@@ -47,12 +51,15 @@ class BrokerAccess:
                 tls=self._tls(),
                 user=self.user,
                 password=self.password,
+                rack=self.rack,
             )
         except ConnectionLost as error:
             self._complain(error)
 
     def _tls(self) -> ssl.SSLContext | None:
-        """Returns the context of the connections; None if they do not use TLS. Raises BadOption, naming the host."""
+        """Returns the context of the connections; None if they do not use TLS. Raises BadOption,
+        which names the host.
+        """
         try:
             return tls_context(self.is_tls or None, self.authority, None, None)
         except BadInput as error:
@@ -74,7 +81,8 @@ class BrokerAccess:
     def store(self, id: str) -> RemoteStore:
         store = self.client()
         try:
-            # Finds out by a call that can be repeated whether the idle connection was closed: not every later one can.
+            # A call that can be repeated shows whether the idle connection was closed. Not every later call can be
+            # repeated.
             store.topics()
         except ConnectionLost as error:
             self._complain(error)
@@ -90,7 +98,7 @@ class BrokerAccess:
 
 
 class BrokerCatalog:
-    """The topics of a store, as its broker describes them: asked once for each topic, until `refresh`."""
+    """The topics of a store, as its broker describes them. Each topic is requested once, until `refresh`."""
 
     def __init__(self, store: RemoteStore) -> None:
         self._store = store
@@ -116,14 +124,14 @@ class BrokerCatalog:
         return BrokerLog(self, topic, partition)
 
     def described(self, topic: str) -> OpenTopicResponse:
-        """Returns what the broker says about a topic. Raises NoSuchTopic."""
+        """Returns the broker's description of a topic. Raises NoSuchTopic."""
         description = self._descriptions.get(topic)
         if description is None:
-            description = self._descriptions[topic] = self.topic(topic).shown()
+            description = self._descriptions[topic] = self.topic(topic).current_state()
         return description
 
     def topic(self, name: str) -> RemoteTopic:
-        """Returns a handle for a topic. Raises NoSuchTopic if it does not exist when it is first asked for."""
+        """Returns a handle for a topic. Raises NoSuchTopic if it does not exist when it is first requested."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = self._store.existing_topic(name)
@@ -148,7 +156,7 @@ class BrokerLog:
         return self._remote().find_time(when)
 
     def offset_of(self, number: int) -> int:
-        """Returns the offset that the broker reports; for `end`, about where the last record ends."""
+        """Returns the offset that the broker reports; for `end`, about the end of the last record."""
         end = self.end
         # A batch that cannot be read is skipped: then the offset is that of the next message.
         messages = self._remote().read(min(number, end - 1), limit=1) or self._remote().last()
@@ -157,7 +165,7 @@ class BrokerLog:
         return messages[0].offset if number < end else messages[0].offset + len(messages[0].body)
 
     def record_start(self, number: int) -> int:
-        """Returns `number`: the broker takes records apart, so a log can be cut anywhere."""
+        """Returns `number`: the broker unpacks records, so a log can be cut anywhere."""
         return number
 
     def scan(self, start: int, end: int, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from warren.transaction.coordinator import APPLICATION_NAME_SIZE_MAX
 WriteFormat = Literal["binary", "text", "json"]
 WRITE_FORMATS: Final[tuple[WriteFormat, ...]] = ("binary", "text", "json")
 APPLICATION_SIZE_MAX: Final = APPLICATION_NAME_SIZE_MAX - 300
-"""The limit for the name of an application, which leaves room for the topic in the same name."""
+"""The limit for the name of an application. It leaves room for the topic in the same name."""
 
 
 def _topic(text: str) -> str:
@@ -32,13 +32,13 @@ WRITE_OPTIONS: Final = option_table(
             "topic",
             Parsed("the name of a topic", _topic),
             None,
-            "the topic of every row; it is made if it does not exist",
+            "the topic of every row; created if it does not exist",
         ),
         Setting(
             "partitions",
             Count(1, PARTITIONS_MAX),
             None,
-            "the number of partitions of a topic that is made",
+            "the number of partitions of a new topic",
         ),
         Setting(
             "valueFormat",
@@ -72,7 +72,7 @@ WRITE_OPTIONS: Final = option_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The options of a query that writes. `topic` is that of all rows, `partitions` that of a topic that is made.
+    """The options of a query that writes. `topic` is that of all rows, `partitions` that of a new topic.
 
     `application` and `version` name a batch that may be written again; both are set, or neither.
     """
@@ -97,7 +97,7 @@ class WriteOptions:
             topic=raw.value("topic"),
             partitions=raw.value("partitions"),
             value_format=raw.value("valueFormat"),
-            # An empty text names no column, and no option at all leaves the choice to the sink.
+            # An empty text names no column, while a missing option leaves the choice to the sink.
             message_columns=None if columns is None else WRITE_OPTIONS.parse("messageColumns", columns.lower()),
             application=application,
             version=version,
@@ -109,11 +109,11 @@ def _transaction(raw: RawOptions, *, is_stream: bool) -> tuple[str | None, int]:
     if application is None and version is None:
         return None, 0
     if is_stream:
-        reason = "a stream is known by its query and batch already; leave out txnAppId and txnVersion"
+        reason = "a stream is identified by its query and batch; omit txnAppId and txnVersion"
         raise BadOption("txnAppId", reason)
     if application is None or version is None:
         missing = "txnAppId" if application is None else "txnVersion"
-        raise BadOption(missing, "it is missing: txnAppId and txnVersion name a batch together; give both, or neither")
+        raise BadOption(missing, "it is missing: txnAppId and txnVersion name a batch together; set both, or neither")
     if len(application.encode()) > APPLICATION_SIZE_MAX:
         raise BadOption("txnAppId", f"it has {len(application.encode())} bytes, over {APPLICATION_SIZE_MAX}")
     return application, raw.value("txnVersion")

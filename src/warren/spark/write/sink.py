@@ -1,4 +1,4 @@
-"""The sink of format "warren": tasks stage rows in prepared transactions, and the driver commits them all at once."""
+"""The sink of format "warren": tasks stage rows in prepared transactions, and the driver commits them all together."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from warren.transaction.states import State
 def batch_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> BatchWriter:
     """Returns the writer of `df.write`. Raises BadOption or BadColumn if the query cannot be written."""
     if overwrite:
-        raise BadOption("mode", "overwrite: what a topic has is never replaced; write with mode('append')")
+        raise BadOption("mode", "overwrite: the messages of a topic are never replaced; write with mode('append')")
     return BatchWriter(schema, WriteOptions.parse(options, is_stream=False))
 
 
 def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> StreamWriter:
     """Returns the writer of one micro-batch of `df.writeStream`."""
     if overwrite:
-        reason = "complete: what a topic has is never replaced; use append, or foreachBatch for update"
+        reason = "complete: the messages of a topic are never replaced; use append, or foreachBatch for update"
         raise BadOption("outputMode", reason)
     return StreamWriter(schema, WriteOptions.parse(options, is_stream=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Staged(WriterCommitMessage):
-    """What a task reports to the driver: the id under which its rows are staged (None without rows), and its query."""
+    """The report of a task to the driver: the id under which its rows are staged (None without rows), and its query."""
 
     id: str | None
     query: str | None
 
 
 class SinkWriter:
-    """What both writers share. Made on the driver for one batch, and sent to its tasks.
+    """The common part of both writers. Created on the driver for one batch, and sent to its tasks.
 
-    Invariant: nothing that a task stages is in a topic before the driver commits all of it, by one decision.
+    Invariant: no staged row of a task is in a topic before the driver commits all of them, by one decision.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -81,7 +81,7 @@ class SinkWriter:
                 state = store.commit_all(ids)
             else:
                 state = store.commit_batch(name.application, name.version, ids)
-            # Removes what failed attempts and earlier runs left behind.
+            # Removes the rows that failed attempts and earlier runs left behind.
             store.abort_prepared(name.prefix, before=name.end)
         except BaseException:
             self._options.access.drop()
@@ -108,8 +108,8 @@ def _ids(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
 class BatchWriter(SinkWriter, DataSourceArrowWriter):
     """Writes the rows of a batch query, all of them or none.
 
-    With txnAppId and txnVersion a batch that was written is not written again, topic by topic. Without them, a
-    query that is run again writes its rows again, in `foreachBatch` too, because two writes there may both be meant.
+    With txnAppId and txnVersion a batch that was written is not written again, topic by topic. Without them, a query
+    that is run again writes its rows again, in `foreachBatch` too, because two writes there may both be intended.
     """
 
     def _name(self) -> BatchName:
@@ -130,11 +130,11 @@ class BatchWriter(SinkWriter, DataSourceArrowWriter):
 
 
 class StreamWriter(SinkWriter, DataSourceStreamArrowWriter):
-    """Writes one micro-batch of a stream once, however often Spark runs it and whichever process is killed."""
+    """Writes one micro-batch of a stream once, even if Spark runs it again or any process is killed."""
 
     def _name(self, query: str | None, batch: int | None) -> BatchName:
         if query is None or batch is None:
-            raise BadOption("checkpointLocation", "Spark does not say which query and batch this is; use foreachBatch")
+            raise BadOption("checkpointLocation", "Spark does not name the query and batch; use foreachBatch")
         return BatchName(application=f"spark query {query}", version=batch, run=self._run)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

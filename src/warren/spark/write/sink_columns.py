@@ -1,4 +1,4 @@
-"""Which part of a message each column of a query becomes, and rows as batches by topic and partition."""
+"""Maps the columns of a query to parts of a message, and rows to batches by topic and partition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROLES: Final[Mapping[str, str]] = {
 }
 """The parts of a message that a column may become, by name, and their types."""
 GIVEN_BY_LOG: Final = frozenset({"offset", "timestamp", "timestamptype", "corr_offset", "byte_offset"})
-"""Columns that a topic assigns itself. They are ignored, so that rows that were read can be written as they are."""
+"""Columns that a topic assigns itself. They are ignored, so that rows that were read can be written unchanged."""
 LEFT_TO_VALUES: Final = frozenset({"id", "value"})
 """Fields of the JSON object unless `messageColumns` names them, because documents have an id."""
 NO_PARTITION: Final = -1
@@ -71,7 +71,7 @@ class SinkColumns:
         names = [name.lower() for name in schema.names]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise BadColumn(twice[0], "two columns have the same name, whatever their case; rename one")
+            raise BadColumn(twice[0], "two columns have the same name, ignoring case; rename one")
         is_json = options.value_format == "json"
         places = {
             field.name.lower(): place
@@ -91,12 +91,15 @@ class SinkColumns:
     # --- Rows ---
 
     def split(self, batch: pa.RecordBatch) -> Iterator[SinkRows]:
-        """Returns the rows by topic and partition, delayed ones apart. Raises BadRow if one cannot be a message."""
+        """Returns the rows by topic and partition, with delayed ones separate.
+
+        Raises BadRow if one cannot be a message.
+        """
         topics = self._topics(batch)
         bodies = self._bodies(batch)
         if bodies.null_count:
             row = int(np.argmax(bodies.is_null().to_numpy(zero_copy_only=False)))
-            raise BadRow(_topic_at(topics, row), "its value is null; a message has a value, which may be empty")
+            raise BadRow(_topic_at(topics, row), "its value is null; a message needs a value, which may be empty")
         messages = self._messages(batch, bodies)
         for part in self._parts(batch, topics):
             rows = messages if part.rows is None else messages.take(pa.array(part.rows))
@@ -107,7 +110,7 @@ class SinkColumns:
             return self.topic
         topics = batch.column(self.places["topic"]).cast(pa.string())
         if topics.null_count:
-            raise BadRow(None, "its topic is null, and the option `topic` does not name one for all")
+            raise BadRow(None, "its topic is null, and the option `topic` is not set")
         return topics
 
     def _bodies(self, batch: pa.RecordBatch) -> pa.Array:
@@ -152,7 +155,7 @@ class SinkColumns:
         if column.null_count == len(column):
             return None
         values: npt.NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), NO_PARTITION).to_numpy()
-        # The topic raises an error for a number that is no partition of it.
+        # The topic raises an error for a number that is not one of its partitions.
         return np.where((values < 0) & column.is_valid().to_numpy(zero_copy_only=False), values - 1, values)
 
     def _due(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
@@ -204,7 +207,7 @@ def _header_maps(column: pa.Array) -> pa.Array:
 
 
 def _is_role(field: StructField, options: WriteOptions, *, is_json: bool) -> bool:
-    """Tells whether a column is a part of the message. Raises BadColumn if it must be one and has another type."""
+    """Returns whether a column is a part of the message. Raises BadColumn if it must be one and has another type."""
     name = field.name.lower()
     if options.message_columns is not None and name in options.message_columns and name not in ROLES:
         raise BadOption("messageColumns", f"{field.name!r}: a message has {', '.join(ROLES)}")
@@ -241,14 +244,16 @@ def _are_headers(kind: DataType) -> bool:
 
 
 def _value_place(places: Mapping[str, int], others: Sequence[tuple[StructField, int]]) -> dict[str, int]:
-    """Returns the column of the value: the one named `value`, or else the only column of text or bytes."""
+    """Returns the column of the value: the one named `value`, otherwise the only column of text or bytes."""
     unknown = [(field, place) for field, place in others if field.name.lower() not in GIVEN_BY_LOG]
     if "value" not in places and len(unknown) == 1 and isinstance(unknown[0][0].dataType, StringType | BinaryType):
         return {"value": unknown[0][1]}
     if unknown:
         field = unknown[0][0]
-        reason = f"a message has none of that name; {hint(field.name, ROLES)}; with valueFormat=json all can be used"
+        reason = f"a message has no part of that name; {hint(field.name, ROLES)}; with valueFormat=json all can be used"
         raise BadColumn(field.name, reason)
     if "value" not in places:
-        raise BadColumn("value", "it is missing: give a column `value` of type string or binary, or valueFormat=json")
+        raise BadColumn(
+            "value", "it is missing: add a column `value` of type string or binary, or set valueFormat=json"
+        )
     return {}

@@ -1,4 +1,7 @@
-"""Staging: the rows of a task wait in a prepared transaction, whose id names the batch, until the driver decides."""
+"""Staging: the rows of a task wait in a prepared transaction until the driver decides.
+
+The id of the transaction names the batch.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from warren.errors import BadInput, BadRow, NoSuchPartition, WarrenError
 from warren.spark.write.sink_columns import SinkColumns, SinkRows
 
 SPARK_STAGING_TIMEOUT_S: Final = 86_400.0
-"""How long a task of the Spark sink may take, and how long what it staged waits for its query to commit it."""
+"""How long a task of the Spark sink may take, and how long its staged rows wait for the query to commit them."""
 SPARK_STAGE_SIZE_TARGET: Final = 4 << 20
 SPARK_STAGE_ROWS_MAX: Final = 65_536
-"""Small Arrow batches of Spark are put together up to so many bytes or rows before they are staged."""
+"""Small Arrow batches of Spark are joined up to this many bytes or rows before they are staged."""
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -28,7 +31,9 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """The task that runs here: its query and batch if it belongs to a stream, and a name that no other task has."""
+    """The task that runs in this process: its query and batch if it belongs to a stream, and a name that no other task
+    has.
+    """
 
     query: str | None
     batch: int | None
@@ -71,7 +76,7 @@ class BatchName:
 
     @property
     def end(self) -> str:
-        """Returns a text behind which no id up to this version sorts."""
+        """Returns a text that sorts after every id up to this version."""
         return f"{self.prefix}{self.version + 1:020d}"
 
     def id(self, task: WriteTask) -> str:
@@ -81,19 +86,19 @@ class BatchName:
 def stage(
     store: api.Store, id: str, columns: SinkColumns, batches: Iterable[pa.RecordBatch], partitions: int | None
 ) -> int:
-    """Stages rows under `id` and returns their number. They are on disk then, and no reader sees them.
+    """Stages rows under `id` and returns their number. They are then on disk, and no reader sees them.
 
-    Raises BadRow, and stages nothing, if a row cannot be a message. Makes a topic that does not exist.
+    Raises BadRow, and stages nothing, if a row cannot be a message. Creates a topic that does not exist.
     """
-    count, known = 0, set[str]()
+    count, topic_names = 0, set[str]()
     tx = store.transaction(SPARK_STAGING_TIMEOUT_S, id, SPARK_STAGING_TIMEOUT_S)
     try:
         for batch in joined(batches):
             for rows in columns.split(batch):
                 with _naming_topic(rows.topic):
-                    if rows.topic not in known:
+                    if rows.topic not in topic_names:
                         _make_topic(store, rows.topic, partitions)
-                        known.add(rows.topic)
+                        topic_names.add(rows.topic)
                     _put(tx, rows)
             count += batch.num_rows
         tx.prepare()
@@ -145,7 +150,7 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _make_topic(store: api.Store, topic: str, partitions: int | None) -> None:
     if store.has_topic(topic):
-        # The store may have been open for long, and the settings or partitions of the topic may have changed.
+        # The store may have been open for a long time, and the settings or partitions of the topic may have changed.
         store.topic(topic).refresh()
     else:
         store.topic(topic, partitions=partitions)

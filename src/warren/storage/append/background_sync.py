@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from warren.clock import SYSTEM_CLOCK, Clock
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 
 Job = Callable[[], None]
 
@@ -22,7 +23,7 @@ class BackgroundSync(Protocol):
 
 
 class AtOnce:
-    """Runs each job at once, without a thread. For file systems that are not those of the machine."""
+    """Runs each job immediately, without a thread. For file systems other than those of the machine."""
 
     def schedule(self, delay_s: float, job: Job) -> None:
         job()
@@ -75,3 +76,10 @@ def process_background() -> BackgroundThread:
     background = BackgroundThread(SYSTEM_CLOCK)
     os.register_at_fork(after_in_child=background.after_fork)
     return background
+
+
+def background_of(filesystem: FileSystem) -> BackgroundSync:
+    """Returns what syncs the files of this file system in the background."""
+    shipping = filesystem.shipping
+    is_of_machine = filesystem is SYSTEM_FILE_SYSTEM or (shipping is not None and shipping.is_of_machine)
+    return process_background() if is_of_machine else AtOnce()

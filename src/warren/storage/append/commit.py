@@ -12,14 +12,15 @@ from warren.clock import Clock
 from warren.errors import CorruptRecord, LogClosed, LogLocked, NotALog, StorageFull, SyncFailed, TooLarge
 from warren.limits import LOCK_WAIT_S_MAX
 from warren.storage.append.background_sync import BackgroundSync
-from warren.storage.append.durability import Durability
+from warren.storage.append.durability import Durability, Replication
 from warren.storage.append.group_commit import GroupCommit, Ticket
-from warren.storage.append.recovery import Recovery, recover
+from warren.storage.append.recovery import Recovery, cut, recover
 from warren.storage.append.writer import QueueWriter
 from warren.storage.disk.block import Block
 from warren.storage.disk.filesystem import File, Lock
 from warren.storage.disk.index import Index
 from warren.storage.disk.log_files import LogFiles
+from warren.storage.disk.shipping import Laid
 from warren.storage.format.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN
 from warren.storage.read.log_view import LogView
 
@@ -44,16 +45,28 @@ class Commit:
         max_block_count: int,
         clock: Clock,
         background: BackgroundSync,
+        replication: Replication = "as synced",
     ) -> None:
         self.files, self._clock, self._background = files, clock, background
         self._durability, self._exclusive = durability, exclusive
         self._is_synced = durability.mode == "commit"
+        self._shipping = files.filesystem.shipping
+        """In the master of a replicated store: takes what is laid to the other replicas."""
+        is_replicated = self._shipping is not None
+        self.waits = is_replicated and (replication == "sync" or (replication == "as synced" and self._is_synced))
+        """Whether a put waits for the other replicas."""
+        self._asks_sync = is_replicated and replication != "as synced" and not self._is_synced
+        """Whether the other replicas sync the log only when they are asked to."""
+        self._unshipped = (0, 0)
+        """Position and number from which on the other replicas do not have what is laid in the block of the writer."""
+        self._has_shipped = False
+        """Whether the present change has given records to the other replicas."""
         self._max_block_count = max_block_count
         self.pid = os.getpid()
         self._held: Lock | None = None
         self._is_usable: Callable[[], bool] = lambda: False
         self.is_ready = False
-        """Whether the fast path of `Appender.put` may use the writer as it is."""
+        """Whether the fast path of `Appender.put` may use the writer in its current state."""
         self._closed_because = ""
         self._has_failed = False
         """Whether puts are refused because a sync failed."""
@@ -64,9 +77,9 @@ class Commit:
         self._syncing = threading.Lock()
         """Held while the background syncs, so that `close` waits for the sync and then has the index to itself."""
         self._view = LogView(files)
-        self.writer = QueueWriter(files, block_size, self._make_durable)
+        self.writer = QueueWriter(files, block_size, self._make_durable, self._ship_header)
         if self._is_synced:
-            # After each sync the first store to a page of the map takes a page fault, which costs more than a write.
+            # After each sync, the first store to a page of the map takes a page fault, which costs more than a write.
             self.writer.stores_through_map = False
         self.group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None
@@ -74,8 +87,8 @@ class Commit:
     # --- Puts ---
 
     def settle(self, tickets: Sequence[Ticket]) -> None:
-        """Returns when each ticket, at least one, has its receipt or its error. With `commit` they join a group."""
-        if self._is_synced:
+        """Returns when each ticket, at least one, has its receipt or its error. If they wait, they join a group."""
+        if self._is_synced or self.waits:
             self.group.settle(tickets)
         else:
             self._commit(tickets)
@@ -84,19 +97,61 @@ class Commit:
         """Lays the records of all tickets, syncs them if durability is `commit`, and publishes them.
 
         A ticket whose records do not fit gets its own error. If it is larger than a block, its first records may have
-        been laid when the disk was full: they are whole, and are published.
+        been laid when the disk was full: they are complete, and are published.
         """
         with self.changing() as writer:
             writer.lay_group(tickets, self._clock.now_ns() // 1000)
+            barrier = self._ship()
             if self._is_synced and writer.block is not None:
                 self.sync_up_to(writer.block, writer.number)
+            if self._shipping is not None:
+                self._finish_barrier(barrier)
+                if self.waits:
+                    self._shipping.wait(self.files.directory)
             # Only now may readers see the records: the sync above is what the published end promises.
             writer.publish()
+            self._has_shipped = False
         self.schedule_sync()
 
     def tear(self) -> None:
-        """Notes that a change broke off in the middle, so that the next one recovers the log first."""
+        """Notes that a change was interrupted, so that the next one recovers the log first."""
         self._is_torn, self.is_ready = True, False
+        if self._has_shipped and self._shipping is not None:
+            # A recovery would cut here what the other replicas keep.
+            self._shipping.broke(self.files.directory, "a change was interrupted after its records were sent")
+
+    # --- The other replicas ---
+
+    def _ship(self) -> int | None:
+        """Gives the other replicas what was laid in the last block. Returns its barrier, None if there is nothing."""
+        writer = self.writer
+        block, (position, first) = writer.block, self._unshipped
+        if self._shipping is None or block is None or writer.position == position:
+            return None
+        self._has_shipped = True
+        self._unshipped = writer.position, writer.number
+        return self._shipping.laid(
+            Laid(self.files.directory, block.base_offset, position, writer.position, first, writer.number)
+        )
+
+    def _ship_header(self) -> None:
+        """Called when the writer stands in a new block: the other replicas begin it at the same place."""
+        if self._shipping is not None:
+            self._unshipped = 0, self.writer.number
+            self._finish_barrier(self._ship())
+
+    def _finish_barrier(self, barrier: int | None) -> None:
+        """Reports that the records of a barrier are as durable here as they have to be."""
+        if barrier is not None and self._shipping is not None:
+            self._shipping.synced(barrier)
+
+    def _note_shipped(self, writer: QueueWriter) -> None:
+        """Called at the start of a change: all that is published was shipped."""
+        block, self._has_shipped = writer.block, False
+        if block is not None:
+            # With the first record of a block goes its header: another replica may not have begun the block.
+            position = 0 if writer.position == block.start else writer.position
+            self._unshipped = position, writer.number
 
     # --- The lock ---
 
@@ -104,53 +159,47 @@ class Commit:
     def changing(self) -> Iterator[QueueWriter]:
         """Yields the writer at the end of the log, with the lock held; releases the lock afterwards."""
         with self.files.mutex:
-            writer = self._enter()
+            if self._closed_because:
+                raise LogClosed(self.files.directory, self._closed_because)
+            self._acquire()
+            writer, has_begun, is_torn = self.writer, False, False
             try:
+                index = self._settled()
+                index.writing, has_begun = self.pid, True
+                self._has_written = self.is_ready = True
+                if not writer.stands_in(index):
+                    writer.catch_up(index)
+                if self._shipping is not None:
+                    self._note_shipped(writer)
                 yield writer
             except (StorageFull, TooLarge):
-                self._leave(writer)
+                # Nothing has changed, unless it was a cut.
+                is_torn = self._is_torn
                 raise
             except SyncFailed as error:
+                is_torn = True
                 self.fail(error)
-                self._release()
                 raise
             except BaseException:
-                self.tear()
-                self._release()
+                is_torn = has_begun
+                if has_begun:
+                    self.tear()
                 raise
-            else:
-                self._leave(writer)
+            finally:
+                # It stays set after a change that broke off, so that the next process recovers the log first.
+                if has_begun and not is_torn and not self._exclusive:
+                    writer.index.writing = 0
+                self._release()
         self.ring()
-
-    def _enter(self) -> QueueWriter:
-        if self._closed_because:
-            raise LogClosed(self.files.directory, self._closed_because)
-        self._acquire()
-        try:
-            index = self._settled()
-        except BaseException as error:
-            if isinstance(error, SyncFailed):
-                self.fail(error)
-            self._release()
-            raise
-        index.writing = self.pid
-        self._has_written = self.is_ready = True
-        writer = self.writer
-        if not writer.stands_in(index):
-            writer.catch_up(index)
-        return writer
-
-    def _leave(self, writer: QueueWriter) -> None:
-        if not self._exclusive:
-            writer.index.writing = 0
-        self._release()
 
     def _acquire(self) -> None:
         """Takes the writer lock. Raises LogLocked if an exclusive writer has it, or if it is not released in time."""
         if self._held is not None:
             return
         lock = self.files.lock()
-        if not lock.try_acquire():
+        try:
+            lock.take()
+        except BlockingIOError:
             self._wait_for(lock)
         self._held = lock
 
@@ -171,11 +220,12 @@ class Commit:
     # --- What was left behind ---
 
     def _settled(self) -> Index:
-        """Returns the index, fit for appending; recovers the log if it was not left properly. The lock is held."""
+        """Returns the index, ready for appending; recovers the log if it was not closed properly. The lock is held."""
         index = self.files.index()
         is_ours = self._exclusive and index.writing == self.pid
         if not self.files.is_vouched:
-            # The files were closed in between, and other processes may have changed them: check as `open` does.
+            # The files were closed in between, and other processes may have changed them. So this checks as `open`
+            # does.
             if not is_ours and not self._is_usable():
                 index = self.recover(self._readable_index())
             self.files.vouch()
@@ -187,7 +237,7 @@ class Commit:
         return index
 
     def recover(self, index: Index | None, *, force: bool = False) -> Index:
-        """Makes the log whole. The caller holds the lock."""
+        """Recovers the log. The caller holds the lock."""
         new_index, self.recovery = recover(self.files, index, max_block_count=self._max_block_count, force=force)
         self._is_torn = False
         if self._held is not None and not self._exclusive:
@@ -195,8 +245,22 @@ class Commit:
             self._held.note_holder(0)
         return new_index
 
+    def cut(self, number: int) -> None:
+        """Ends the log at `number`, on disk, and takes the positions of readers back."""
+        with self.changing() as writer:
+            index = writer.index
+            if number < index.message_count:
+                writer.let_go()
+                try:
+                    index = cut(self.files, index, number)
+                except StorageFull:
+                    # Some of it may be gone.
+                    self.tear()
+                    raise
+                writer.catch_up(index)
+
     def open(self, is_usable: Callable[[], bool], *, force: bool = False) -> None:
-        """Takes the lock if it is kept, or if the log has to be recovered before it is used."""
+        """Takes the lock if the log is exclusive, or if the log has to be recovered before it is used."""
         self._is_usable = is_usable
         if not self._exclusive and not force and is_usable():
             self.files.vouch()
@@ -230,14 +294,16 @@ class Commit:
     # --- Syncs in the background ---
 
     def _make_durable(self, sealed: Block, number: int) -> None:
-        """Called for a sealed block. With durability `commit` it is on disk when this returns, else soon."""
+        """Called for a sealed block. With durability `commit` it is on disk when this returns, otherwise soon after."""
+        barrier = self._ship()
         if self._is_synced:
             self.sync_up_to(sealed, number)
         else:
             self._has_sealed = True
+        self._finish_barrier(barrier)
 
     def sync_up_to(self, block: Block, number: int) -> None:
-        """Puts on disk all below `number`, which ends in `block`, whichever process wrote it."""
+        """Syncs everything below `number`, which ends in `block`, regardless of which process wrote it."""
         index = self.writer.index
         if index.synced < block.base_number:
             for file, _ in self._files_between(index, block.number):
@@ -246,7 +312,7 @@ class Commit:
         index.synced = number
 
     def _files_between(self, index: Index, block_number: int) -> list[tuple[File, int]]:
-        """Returns the files of earlier blocks that may hold what is not on disk, each with its end number."""
+        """Returns the files of earlier blocks that may hold unsynced data, each with its end number."""
         blocks = self._view.slots()
         return [
             (self.files.block(number, slot).file, slot.end_number)
@@ -255,7 +321,10 @@ class Commit:
         ]
 
     def schedule_sync(self) -> None:
-        """Schedules a sync if the durability asks for one, or if a sealed block is not on disk. After each change."""
+        """Schedules a sync if the durability requires one, or if a sealed block is not on disk.
+
+        Called after each change.
+        """
         if self._has_sealed or self._durability.mode == "interval":
             self.sync_later()
 
@@ -280,9 +349,21 @@ class Commit:
                     due.append((block.file, self.writer.number))
             with suppress(SyncFailed):
                 self._sync_in_order(index, due, has_sealed=has_sealed)
+        if self._asks_sync and self._shipping is not None:
+            self._shipping.ask_sync(self.files.directory)
 
     def sync(self) -> None:
-        """Puts on disk all that is published now. Callers that wait at the same time share one sync."""
+        """Syncs everything that is published now. Callers that wait at the same time share one sync.
+
+        In a replicated store: on the disks of all replicas that count.
+        """
+        self._sync_here()
+        if self._shipping is not None:
+            if self._asks_sync:
+                self._shipping.ask_sync(self.files.directory)
+            self._shipping.wait(self.files.directory)
+
+    def _sync_here(self) -> None:
         end = self.files.index().message_count
         with self._syncing:
             if self.files.index().synced >= end:
@@ -296,13 +377,13 @@ class Commit:
             self._sync_in_order(index, due, has_sealed=bool(sealed))
 
     def _sync_in_order(self, index: Index, due: Sequence[tuple[File, int]], *, has_sealed: bool) -> None:
-        """Syncs file by file, and stores `synced` after each, so that it never runs ahead of a block not on disk."""
+        """Syncs file by file, and stores `synced` after each, so that it never covers a block that is not on disk."""
         try:
             for file, number in due:
                 file.sync()
                 index.synced = max(index.synced, number)
             if has_sealed:
-                # On disk as well: a recovery then starts behind these blocks.
+                # On disk as well: a recovery then starts after these blocks.
                 index.sync()
         except SyncFailed as error:
             self.fail(error)
@@ -311,19 +392,21 @@ class Commit:
     # --- After a failed sync ---
 
     def fail(self, error: SyncFailed) -> None:
-        """Refuses puts until `reopen`, because after a failed sync the system may call lost pages clean."""
+        """Refuses puts until `reopen`, because after a failed sync the system may consider lost pages clean."""
         self.close_because(str(error))
         self._has_failed = True
+        if self._shipping is not None:
+            self._shipping.broke(self.files.directory, str(error))
         # The process that recovers the log stores once more what it keeps.
         with suppress(CorruptRecord, NotALog, OSError):
             self.files.index().state = STATE_FAILED
         self.files.failed.add(self)
 
     def reopen(self) -> None:
-        """Recovers a log in which a sync failed, so that it takes puts again. Otherwise does nothing.
+        """Recovers a log in which a sync failed, so that it accepts puts again. Otherwise does nothing.
 
-        What waited for the sync is cut, because its caller got an error. What was published before is stored
-        and synced once more. Raises SyncFailed, and the log stays closed, if the disk still refuses.
+        Data that waited for the sync is cut, because its caller got an error. Data that was published before is stored
+        and synced once more. If the disk still refuses, raises SyncFailed, and the log stays closed.
         """
         with self.files.mutex:
             if self._has_failed:
@@ -374,7 +457,7 @@ class Commit:
         index.open_for(self.files.filesystem.boot_id(), STATE_CLEAN)
 
     def let_go(self) -> bool:
-        """Closes every file. Returns False, and keeps them, if the background still has to sync one."""
+        """Closes every file. Returns False, and keeps the files open, if the background still has to sync one."""
         if self.has_sync_due:
             return False
         self.writer.let_go()
@@ -389,7 +472,7 @@ class Commit:
             self._held = None
 
     def after_fork(self) -> None:
-        """Resets the child of a fork: the parent goes on writing, and the child takes the lock for itself."""
+        """Resets the child of a fork: the parent continues to write, and the child takes the lock for itself."""
         self.pid, self._held = os.getpid(), None
         self._has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
         self._syncing = threading.Lock()
@@ -401,7 +484,7 @@ class Commit:
 
 
 def _is_alive(pid: int) -> bool:
-    """Returns whether a process exists. The note of a killed process is out of date, not a claim."""
+    """Returns whether a process exists. The note of a killed process is outdated, and does not claim the log."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -409,15 +492,3 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def is_sound(index: Index, boot_id: bytes) -> bool:
-    """Returns whether the log can be used without a recovery.
-
-    If it was not closed, another process must have had it open since it was whole. The same boot id proves nothing,
-    because data that was not synced may be lost without a restart of the machine.
-    """
-    if index.is_clean():
-        return True
-    is_left_whole = index.state == STATE_OPEN and index.boot_id == boot_id and not index.writing
-    return is_left_whole and index.is_vouched() is not False

@@ -10,10 +10,18 @@ from warren.errors import BadInput
 
 INTERVAL_S_MAX: Final = 60.0
 
+Replication = Literal["as synced", "sync", "async"]
+"""What waits for the other replicas of a replicated store; without one it means nothing.
+
+`as synced`: an append with durability `commit`. `sync`: every append. `async`: no append. `Log.sync` always waits.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """When a put returns: `commit` after its sync, `interval` at most `interval_s` before it, `os` without any sync."""
+    """When a put returns: `commit` after its sync, `interval` at most `interval_s` before its sync, `os` without any
+    sync.
+    """
 
     mode: Literal["commit", "interval", "os"]
     interval_s: float = 0.0

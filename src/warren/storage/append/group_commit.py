@@ -40,8 +40,9 @@ class TicketGroup:
 class GroupCommit:
     """Commits the puts of many threads together, one commit at a time. `commit` settles every ticket it gets.
 
-    Threads that come during a sync form the next group. The first of them leads it: when its turn comes, it commits for
-    all that have joined. Then one thread of the group wakes, and each wakes the next: only one can run at a time.
+    Threads that arrive during a sync form the next group. The first of them leads it: when its turn comes, it commits
+    for all threads that have joined. Then one thread of the group wakes, and each wakes the next, because only one can
+    run at a time.
     """
 
     def __init__(self, commit: Callable[[Sequence[Ticket]], None]) -> None:
@@ -72,7 +73,7 @@ class GroupCommit:
                 self._form_another(group)
                 self._commit(group.tickets)
         except BaseException as error:  # noqa: BLE001  # each of the group raises it in its own thread
-            # A signal may have come before our turn: no thread may join a group that has lost its leader.
+            # A signal may have come before our turn. No thread may join a group that has lost its leader.
             self._form_another(group)
             for ticket in group.tickets:
                 ticket.error = ticket.error or error
@@ -80,7 +81,7 @@ class GroupCommit:
             group.settled.release()
 
     def _form_another(self, group: TicketGroup) -> None:
-        """Closes the group: threads that come from now on join another one."""
+        """Closes the group: threads that arrive from now on join another one."""
         with self._joining:
             if self._forming is group:
                 self._forming = TicketGroup()

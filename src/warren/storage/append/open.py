@@ -1,17 +1,20 @@
-"""Opening a log: what a directory holds, and creating a log if it holds none."""
+"""Opening a log: checks what a directory contains, and creates a log if it is empty."""
 
 from __future__ import annotations
 
 import os
 from typing import Final
 
-from warren.errors import BadInput, CorruptRecord, LogLocked, NotALog, UnsupportedByVersion
+from warren.clock import Clock
+from warren.errors import BadInput, CorruptRecord, LogLocked, NotALog, StoreReplicated, UnsupportedByVersion
 from warren.limits import LOCK_WAIT_S_MAX
-from warren.storage.append.commit import Commit, is_sound
+from warren.storage.append.commit import Commit
 from warren.storage.disk import paths
+from warren.storage.disk.filesystem import FileSystem
 from warren.storage.disk.index import Blocks, Index, index_bytes
 from warren.storage.disk.log_files import LogFiles
-from warren.storage.format.layout import END_OF_BLOCK, RECORD_HEAD_V1, SIZE_WORD, STATE_CLEAN
+from warren.storage.disk.open_files import process_residents
+from warren.storage.format.layout import END_OF_BLOCK, RECORD_HEAD_V1, SIZE_WORD, STATE_CLEAN, STATE_OPEN
 from warren.storage.format.limits import BLOCK_SIZE_MAX, BLOCK_SIZE_MIN
 from warren.storage.format.versions import FORMATS, VERSIONS
 
@@ -31,6 +34,38 @@ def check_options(version: int, block_size: int, max_block_count: int, compressi
         raise UnsupportedByVersion("compression", version)
 
 
+def open_files(
+    path: str, filesystem: FileSystem, clock: Clock, version: int, max_block_count: int, *, writable: bool
+) -> LogFiles:
+    """Returns the files of the log at `path`, which is made with this version if it does not exist."""
+    if writable and filesystem.shipping is None:
+        check_not_replica(filesystem, path)
+    files = LogFiles(path, filesystem, clock, process_residents())
+    files.writable = writable
+    find_log(files, version, max_block_count)
+    if files.has_index():
+        files.see_version()
+    return files
+
+
+def check_not_replica(filesystem: FileSystem, directory: str) -> None:
+    """Raises StoreReplicated if the log is of a store with slaves, which only the process of its replica may write."""
+    for store in paths.stores_above(directory):
+        if filesystem.exists(paths.epochs_file(store)):
+            raise StoreReplicated(store, master_address(filesystem, store))
+
+
+def master_address(filesystem: FileSystem, store: str) -> str:
+    """Returns the address of the master as the process of this replica saw it last; empty if it is not known."""
+    path = paths.master_file(store)
+    if not filesystem.exists(path):
+        return ""
+    file = filesystem.open(path, writable=False)
+    address = file.read(0, file.size()).decode(errors="replace")
+    file.close()
+    return address
+
+
 def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
     """Makes sure that `files` has an index, or blocks to rebuild one from. Creates a new log if there is neither."""
     filesystem, directory = files.filesystem, files.directory
@@ -40,7 +75,7 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
         raise NotALog(directory, "it is a file")
     if not files.writable:
         reason = "there is none" if not filesystem.exists(directory) else "it has no index"
-        raise NotALog(directory, f"{reason}; opening it for writing makes one")
+        raise NotALog(directory, f"{reason}; opening it for writing creates one")
     filesystem.make_directory(directory)
     strangers = [name for name in filesystem.names(directory) if name not in NATIVE_NAMES]
     versions = files.block_versions()
@@ -50,7 +85,7 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
     if versions:
         files.format = FORMATS[max(versions)]
     elif strangers:
-        raise NotALog(directory, f"it holds {strangers[0]!r} and no index")
+        raise NotALog(directory, f"it contains {strangers[0]!r} and no index")
     else:
         _create(files, version, max_block_count)
 
@@ -58,7 +93,7 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
 def _create(files: LogFiles, version: int, max_block_count: int) -> None:
     lock, deadline = files.lock(), files.clock.steady_s() + LOCK_WAIT_S_MAX
     while not lock.try_acquire():
-        # Another process is creating the same log right now, or has created it and writes.
+        # Another process is creating the same log at this moment, or has created it and writes.
         if files.has_index():
             return
         if files.clock.steady_s() > deadline:
@@ -89,11 +124,23 @@ def is_usable(files: LogFiles) -> bool:
         index = files.index()
     except (CorruptRecord, NotALog):
         return False
-    return is_sound(index, files.filesystem.boot_id()) and _ends_where_it_says(files, index)
+    return _is_sound(index, files.filesystem.boot_id()) and _ends_where_it_says(files, index)
+
+
+def _is_sound(index: Index, boot_id: bytes) -> bool:
+    """Returns whether the log can be used without a recovery.
+
+    If it was not closed, another process must have had it open ever since it was known to be undamaged. The same boot
+    id proves nothing, because unsynced data may be lost without a restart of the machine.
+    """
+    if index.is_clean():
+        return True
+    is_left_whole = index.state == STATE_OPEN and index.boot_id == boot_id and not index.writing
+    return is_left_whole and index.is_vouched() is not False
 
 
 def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
-    """Returns whether nothing stands behind the end that the index gives.
+    """Returns whether no record follows the end that the index gives.
 
     The cost does not depend on the log's size.
     """
@@ -121,5 +168,5 @@ def check_index(files: LogFiles) -> None:
 
 
 def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:
-    """Recovers the log if needed, before any read or write."""
+    """Recovers the log if necessary, before any read or write."""
     commit.open(lambda: is_usable(files), force=force)

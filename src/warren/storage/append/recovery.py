@@ -1,13 +1,13 @@
 """Recovery after a crash: finds the true end of the log, and rebuilds everything that is derived from the records.
 
 There are two cases. Either a process died while it held the writer lock, and another process has had the log open all
-the time: then the system still has every byte, the published end is right, and what lies behind it was never
-acknowledged. Or no living process can vouch for the log: then any page that was not synced may be lost, also that of
-the published end, and the log goes as far as its records match their checksums.
+the time: then the system still has every byte, the published end is right, and the bytes after it were never
+acknowledged. Or no living process can vouch for the log: then any page that was not synced may be lost, including the
+page with the published end, and the log goes as far as its records match their checksums.
 
-Both end the same way. The last block is cut at the end, and the space behind it is cleared and synced, because a whole
-record behind a torn one must never come back. Then a new index replaces the old one. Only the holder of the writer lock
-may recover.
+Both end the same way. The last block is cut at the end, and the space after it is cleared and synced, because a
+complete record after a torn one must never come back. Then a new index replaces the old one. Only the holder of the
+writer lock may recover.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warren.errors import CorruptRecord
 from warren.storage.disk import paths
 from warren.storage.disk.block import HEADER_SIZE_MAX, Block, BlockHeader, end_of_block, is_cut_short
 from warren.storage.disk.filesystem import File
-from warren.storage.disk.index import Blocks, Index, index_bytes, with_first
+from warren.storage.disk.index import Blocks, Index, index_bytes, slots_by_base, with_first
 from warren.storage.disk.log_files import LogFiles
 from warren.storage.format.layout import (
     END_OF_BLOCK,
@@ -43,7 +43,7 @@ MAX_BLOCK_COUNT_DEFAULT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """The result of a recovery. `cut_bytes` counts the bytes behind the last whole record that were not zero.
+    """The result of a recovery. `cut_bytes` counts the bytes after the last complete record that were not zero.
 
     A repair does not delete the blocks that it removes, but appends `.cut` to their names.
     """
@@ -57,7 +57,7 @@ class Recovery:
 
 @dataclass(slots=True, kw_only=True)
 class _BlockFile:
-    """One block file, and what its header and the old index say of it."""
+    """One block file, and what its header and the old index say about it."""
 
     base_offset: int
     number: int
@@ -77,26 +77,44 @@ class _Plan:
 
 
 def recover(
-    files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False
+    files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False, visible: int | None = None
 ) -> tuple[Index, Recovery]:
-    """Makes the log whole.
+    """Recovers the log. With `visible` readers of a replica see it up to there, and not to where the index says.
 
     Raises CorruptRecord if messages that were on disk are damaged, unless `force` cuts there.
     """
-    return _Recoverer(files, index, max_block_count, force=force).run()
+    return _Recoverer(files, index, max_block_count, force=force, visible=visible).run()
+
+
+def cut(files: LogFiles, index: Index, number: int) -> Index:
+    """Ends a log that is whole at `number`, on disk: what is behind comes back after no crash.
+
+    Raises CorruptRecord if the messages before it are damaged, or if it stands within a record.
+    """
+    return _Recoverer(files, index, index.max_block_count, force=False, cut=number).run()[0]
 
 
 class _Recoverer:
     """One recovery: reads the files that exist, and writes the index that describes them."""
 
-    def __init__(self, files: LogFiles, index: Index | None, max_block_count: int, *, force: bool) -> None:
-        self._files, self._force = files, force
+    def __init__(
+        self,
+        files: LogFiles,
+        index: Index | None,
+        max_block_count: int,
+        *,
+        force: bool,
+        cut: int | None = None,
+        visible: int | None = None,
+    ) -> None:
+        self._files, self._force, self._cut_at = files, force, cut
         self._max_block_count = max(max_block_count, index.max_block_count if index else 0)
         self._flag = index.flag if index else 0
         self._extension = index.extension() if index else {}
         self._first_kept = index.first_kept if index else 0
         self._index = index if index is not None and index.is_credible() and not force else None
-        # If a process had the log open all the time, the published end is right. If not, only synced messages are safe.
+        # If a process had the log open all the time, the published end is right. Otherwise only synced messages are
+        # safe.
         self._end_known: int | None = None
         self._floor, self._rewrites = 0, False
         self._recovered_us = index.recovered_us if index is not None else 0
@@ -106,17 +124,21 @@ class _Recoverer:
             if files.is_vouched_by_anyone(self._index):
                 self._end_known, self._rewrites = self._floor, is_failed
             else:
-                # A sync may have failed since the machine started. Then the system takes pages for clean that it could
-                # not write, and only storing them again brings them to the disk.
+                # A sync may have failed since the machine started. Then the system considers pages clean that it could
+                # not write, and only storing them again brings them to disk.
                 self._rewrites = self._index.boot_id == files.filesystem.boot_id()
             if self._end_known is None or is_failed:
                 self._floor = min(self._index.synced, self._floor)
-        if self._end_known is None:
+        if cut is not None:
+            self._end_known = self._floor = cut
+        if self._end_known is None or cut is not None:
             self._recovered_us = max(files.now_us(), self._recovered_us + 1)
-        self._old = _slots_by_base(self._index)
-        # Taken even from an index that cannot be trusted, because the files of version 1 do not hold their block
+        # A recovery never shows readers of a replica more than they saw.
+        self._visible = index.visible if visible is None and index is not None else visible
+        self._old = slots_by_base(self._index)
+        # Used even from an index that cannot be trusted, because the files of version 1 do not contain their block
         # numbers.
-        self._numbers = {base: number for base, (number, _) in _slots_by_base(index).items()}
+        self._numbers = {base: number for base, (number, _) in slots_by_base(index).items()}
         self._leftovers: list[str] = []
         self._retired: list[str] = []
         self._removed: list[str] = []
@@ -125,6 +147,7 @@ class _Recoverer:
         block_files = self._find_blocks()
         plan = self._plan(block_files)
         self._refuse_to_lose(plan, block_files)
+        self._promise_less()
         for path in self._leftovers + [self._path(later) for later in block_files[len(plan.slots) :]]:
             self._take_away(path)
         for block, end in plan.to_seal:
@@ -135,7 +158,7 @@ class _Recoverer:
         end_block = start + max(len(plan.slots) - 1, 0)
         take_readers_back(self._files, ReaderCursor(plan.number, end_block, plan.end))
         index = self._write_index(Blocks(start=start, slots=plan.slots), plan.number)
-        # Removed only after the new index is durable, because the old one still lists these blocks and would miss them.
+        # Removed only after the new index is durable, because the old one still lists these blocks.
         for path in self._retired:
             self._take_away(path)
         self._files.filesystem.sync_directory(self._files.directory)
@@ -157,11 +180,11 @@ class _Recoverer:
         self._removed.append(path)
 
     def _plan(self, block_files: Sequence[_BlockFile]) -> _Plan:
-        """Decides how far the log goes: which blocks stay, and where the last of them is cut."""
+        """Decides where the log ends: which blocks stay, and where the last of them is cut."""
         plan = _Plan(number=block_files[0].base_number if block_files else 0)
         first_walked = self._first_to_walk(block_files)
         for place, block_file in enumerate(block_files):
-            if plan.slots and not self._follows(plan, block_file):
+            if plan.slots and (not self._follows(plan, block_file) or plan.number == self._cut_at):
                 break
             if plan.last is not None:
                 plan.to_seal.append((plan.last, plan.end))
@@ -169,7 +192,7 @@ class _Recoverer:
                 plan.slots.append(self._sealed_slot(block_file, block_files[place + 1]))
                 plan.number = plan.slots[-1].end_number
                 if self._index is None or plan.number > self._index.synced:
-                    # A writer sealed it and was killed before its sync, but the new index will say that it is on disk.
+                    # A writer sealed it and was killed before its sync, but the new index will declare it synced.
                     self._files.filesystem.open(self._path(block_file), writable=True).sync()
                 continue
             timestamp = plan.slots[-1].updated if plan.slots else 0
@@ -180,11 +203,20 @@ class _Recoverer:
             plan.end = slot.end_offset - slot.base_offset
         return plan
 
+    def _promise_less(self) -> None:
+        """Before a cut, lets the old index promise only what is kept, durably: the cut may end before the new index."""
+        if self._cut_at is not None and self._index is not None and self._files.format.has_meta_data:
+            self._index.synced = min(self._index.synced, self._cut_at)
+            # The next process to open the log recovers it: its published end is no longer the true one.
+            self._index.open_for(self._files.filesystem.boot_id(), STATE_FAILED)
+
     def _refuse_to_lose(self, plan: _Plan, block_files: Sequence[_BlockFile]) -> None:
         """Raises CorruptRecord if the cut would lose messages that were on disk, and not only an unfinished append."""
         if self._force:
             return
         path = plan.last.path if plan.last is not None else self._files.directory
+        if self._cut_at is not None and plan.number != self._cut_at:
+            raise CorruptRecord(path, plan.end, f"the log cannot end at message {self._cut_at}")
         if plan.number < self._floor:
             raise CorruptRecord(path, plan.end, f"the log ends at message {plan.number}; {self._floor} were on disk")
         if self._index is None and len(plan.slots) < len(block_files):
@@ -212,8 +244,7 @@ class _Recoverer:
             else:
                 # A crash interrupted the creation of the block.
                 self._leftovers.append(path)
-        # If a block was created after the last sync of the index, it may be missing without any loss of synced
-        # messages.
+        # A block that was created after the last sync of the index may be missing although no synced message is lost.
         missing = [base for base in self._old if base not in bases and self._was_on_disk(base, block_files)]
         if missing and not self._force:
             path = paths.block_path(self._files.directory, missing[0], version)
@@ -224,7 +255,7 @@ class _Recoverer:
         """Returns whether a missing block held messages below the floor.
 
         The index of version 1 has no numbers, so there the first number of a later block decides. If there is no later
-        block, the log ends before the missing one, and `_refuse_to_lose` checks whether that is too early.
+        block, the log ends before the missing one, and `_refuse_to_lose` checks whether that loses messages.
         """
         if self._files.format.has_meta_data:
             return self._old[base_offset][1].base_number < self._floor
@@ -254,8 +285,8 @@ class _Recoverer:
     def _is_torn(self, file: File, *, is_first: bool) -> bool:
         """Returns whether a crash tore the first bytes of a block that the index does not name.
 
-        The index names a block, durably, before the block gets its first record. So this block holds none. Without an
-        index the same bytes may be the rest of a block with records. That is damage: a repair renames the block, but
+        The index names a block, durably, before the block gets its first record. So this block has no records. Without
+        an index the same bytes may be the rest of a block with records. That is damage: a repair renames the block, but
         never the first one, because the numbers would start again at 0.
         """
         if self._index is None and (is_first or not self._force):
@@ -277,12 +308,14 @@ class _Recoverer:
         if self._index is None:
             return self._first_unsealed(block_files)
         for place in range(len(block_files) - 1, 0, -1):
-            if block_files[place].base_number <= self._floor:
+            base_number = block_files[place].base_number
+            # A cut leaves no empty block at the end: the log that this one is a copy of need not have begun the block.
+            if base_number < self._floor or (base_number == self._floor and self._cut_at is None):
                 return place
         return 0
 
     def _first_unsealed(self, block_files: Sequence[_BlockFile]) -> int:
-        """Returns the place of the first block that was not sealed: its size, or its end word, does not fit.
+        """Returns the place of the first block that was not sealed: its size, or its end word, does not match.
 
         For a log without an index: the name of the next block says where this one should end.
         """
@@ -341,9 +374,10 @@ class _Recoverer:
     # --- How far they go ---
 
     def _walk_block(self, block_file: _BlockFile, timestamp: int) -> tuple[Block, Slot, int]:
-        """Walks the records of a block up to the first that does not check, and rebuilds the block's index from them.
+        """Walks the records of a block up to the first that does not match its checksum, and rebuilds the block's index
+        from them.
 
-        `timestamp` is the last one before this block: timestamps go on from there even if the block is empty.
+        `timestamp` is the last one before this block: timestamps continue from it even if the block is empty.
         """
         block = self._open(block_file)
         position, number = self._start_of_walk(block)
@@ -351,7 +385,8 @@ class _Recoverer:
         last_timestamp = max(timestamp, created)
         end = position
         for record in self._records(block, position, number):
-            self._enter(block, record)
+            if block.index is not None:
+                block.index.note(record.number, record.message_count, record.position)
             first_timestamp = first_timestamp or record.timestamp
             end, number, last_timestamp = record.end, record.number + record.message_count, record.timestamp
         if self._rewrites:
@@ -370,7 +405,9 @@ class _Recoverer:
         return block, slot, number
 
     def _start_of_walk(self, block: Block) -> tuple[int, int]:
-        """Returns where the walk starts: the last indexed record below the floor if it checks, else the first."""
+        """Returns where the walk starts: the last indexed record below the floor if it matches its checksum, otherwise
+        the first record.
+        """
         size = block.mapped_size
         if block.index is not None and self._floor > block.base_number:
             place = (self._floor - 1 - block.base_number) // INDEX_SPACING
@@ -390,7 +427,8 @@ class _Recoverer:
         while position < limit and (self._end_known is None or number < self._end_known):
             try:
                 if format.has_meta_data and self._is_index_message(block, position):
-                    self._adopt_index_message(block, position)
+                    if block.index is not None:
+                        block.index.adopt(position)
                     position, _ = format.next_blob(block.view, position, limit)
                     continue
                 record = format.read_record(block.view, position, limit, block.base_offset)
@@ -407,18 +445,10 @@ class _Recoverer:
         word, label = META_HEAD.unpack_from(block.view, position)
         return bool(word != END_OF_BLOCK and label == LABEL_INDEX)
 
-    def _adopt_index_message(self, block: Block, position: int) -> None:
-        if block.index is not None:
-            block.index.adopt(position)
-
-    def _enter(self, block: Block, record: DiskMessage) -> None:
-        if block.index is not None:
-            block.index.note(record.number, record.message_count, record.position)
-
     # --- What is done about it ---
 
     def _cut(self, block: Block, end: int) -> int:
-        """Clears and syncs everything behind `end`. Returns how many bytes of it were in use."""
+        """Clears and syncs everything past `end`. Returns how many of these bytes were in use."""
         size = block.file.size()
         behind = block.view[end:size].rstrip(b"\0")
         used = 0 if behind == end_of_block(self._files.format).rstrip(b"\0") else len(behind)
@@ -443,35 +473,15 @@ class _Recoverer:
             blocks=blocks,
             message_count=message_count,
             flag=self._flag,
-            # Deleted messages may be lost as well. Then new messages get their numbers, and are not deleted.
+            # Deleted messages may be lost as well. Then new messages get their numbers, and must not count as deleted.
             extension=with_first(self._extension, min(self._first_kept, message_count)),
             recovered_us=self._recovered_us,
             synced=message_count,
             boot_id=self._files.filesystem.boot_id(),
             state=STATE_OPEN,
+            visible=None if self._visible is None else min(self._visible, message_count),
         )
         return self._files.replace_index(data)
 
 
 _EMPTY_SLOT = Slot(0, 0, 0, 0, 0, 0, 0, 0)
-
-
-def _slots_by_base(index: Index | None) -> dict[int, tuple[int, Slot]]:
-    """Returns block number and slot by base offset, as far as the old index can be trusted.
-
-    Stops at the first base offset that does not increase, because a power cut may keep the block count and lose the
-    last slot.
-    """
-    if index is None:
-        return {}
-    try:
-        blocks = index.blocks()
-    except CorruptRecord:
-        return {}
-    known: dict[int, tuple[int, Slot]] = {}
-    last_base = -1
-    for number, slot in enumerate(blocks.slots, blocks.start):
-        if slot.base_offset <= last_base:
-            break
-        known[slot.base_offset], last_base = (number, slot), slot.base_offset
-    return known

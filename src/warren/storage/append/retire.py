@@ -17,9 +17,9 @@ from warren.storage.read.log_view import LogView
 def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exactly: bool, rolls: bool) -> None:
     """Removes the blocks whose messages all come before `before`.
 
-    With `exactly` it also deletes the messages before `before` that are left in the first block: no reader sees them
-    any more, and their bytes go when the whole block is retired. With `rolls` it first ends the last block, if that has
-    messages, so that it can be removed as well; new messages go to the next block.
+    With `exactly` it also deletes the remaining messages before `before` in the first block: readers no longer see
+    them, and their bytes are freed when the whole block is retired. With `rolls` it first ends the last block, if that
+    has messages, so that it can be removed as well; new messages go to the next block.
     """
     if (exactly or rolls) and not files.format.retires_exactly:
         raise UnsupportedByVersion("deleting messages within a block, or the last block", files.format.version)
@@ -28,12 +28,13 @@ def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exact
     if not view.sealed_before(before)[1] and not (exactly and before > view.first) and not rolls:
         return
     if not files.format.has_meta_data:
-        # In version 1 the first record of the first block gives the numbers of all the others, so it must not be lost.
+        # In version 1 the first record of the first block determines all other numbers, so it must not be lost.
         commit.sync()
     with commit.changing() as writer:
         if rolls:
-            # A writer in another process takes a log with the same end for unchanged, and would go on in the block that
-            # was ended: only a new index stops it. The index is rewritten first, because there may be no room for it.
+            # A writer in another process considers a log with the same end unchanged, and would continue in the block
+            # that was ended: only a new index stops it. The index is rewritten first, because there may be no room for
+            # it.
             writer.move_to(files.rewrite_index(writer.index))
             writer.roll()
         _remove_blocks(files, view, writer, before)
@@ -41,7 +42,7 @@ def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exact
         if exactly and before > view.first:
             writer.move_to(files.rewrite_index(writer.index, first_kept=before))
     if rolls:
-        # A block that was ended and is kept is soon synced, like one that is full.
+        # A block that was ended and stays is synced soon, like a full one.
         commit.sync_later()
 
 

@@ -11,7 +11,7 @@ from warren.errors import StorageFull, TooLarge
 from warren.message import Receipt
 from warren.storage.append.group_commit import Ticket
 from warren.storage.disk import paths
-from warren.storage.disk.block import Block, block_header, end_of_block, first_bytes, record_size_max
+from warren.storage.disk.block import Block, BlockHeader, block_header, end_of_block, first_bytes, record_size_max
 from warren.storage.disk.block_index import BlockIndex
 from warren.storage.disk.index import Index
 from warren.storage.disk.log_files import LogFiles
@@ -41,13 +41,16 @@ WRITE_SIZE_MIN: Final = 16 << 10
 class QueueWriter:
     """The position of the next record. Only the holder of the writer lock uses it, after `catch_up`.
 
-    Invariant: everything below `position` in `block` was written by a holder of the lock, and everything behind it up
-    to the end of the file is zero. To lay a record is to write it behind the published end, which no reader passes;
-    `publish` moves the end. Calls `make_durable` with each block that it seals and the number at which the block ends.
+    Invariant: everything below `position` in `block` was written by a holder of the lock, and everything after it up to
+    the end of the file is zero. To lay a record is to write it past the published end, beyond all readers; `publish`
+    moves the end. Calls `make_durable` with each block that it seals and the number at which the block ends,
+    and `began` when it stands in a new block.
     """
 
-    def __init__(self, files: LogFiles, block_size: int, make_durable: Callable[[Block, int], None]) -> None:
-        self._files, self._format, self._make_durable = files, files.format, make_durable
+    def __init__(
+        self, files: LogFiles, block_size: int, make_durable: Callable[[Block, int], None], began: Callable[[], None]
+    ) -> None:
+        self._files, self._format, self._make_durable, self._began = files, files.format, make_durable, began
         self._block_size = block_size
         self.record_size_max = record_size_max(files.format, block_size)
         self.stores_through_map = True
@@ -59,14 +62,17 @@ class QueueWriter:
         self.block: Block | None = None
         self.number = -1
         self.position = 0
-        # Copies of fields of `block` and `index` for the fast path of `Appender.put`. They change together with those.
+        # Copies of fields of `block` and `index` for the fast path of `Appender.put`. They change together with the
+        # originals.
         self.base_offset = 0
         self.view: mmap
         self.words: memoryview = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
         self.word_end_offset = self.word_updated = 0
         self.room_end = 0
         self.room_taken = 0
-        """The most that one record takes besides its payload: its head, its padding and an index message before it."""
+        """The largest number of bytes that one record takes in addition to its payload: its head, its padding and an
+        index message before it.
+        """
         self.last_timestamp = 0
         self.next_due = NEVER
 
@@ -77,7 +83,7 @@ class QueueWriter:
         return self._index
 
     def stands_in(self, index: Index) -> bool:
-        """Returns whether no other process has changed the log since this writer last did."""
+        """Returns whether no other process has changed the log since this writer's last change."""
         return self._index is index and self.number == index.message_count
 
     def catch_up(self, index: Index) -> None:
@@ -108,7 +114,7 @@ class QueueWriter:
         slot_word = self.index.slot_position(block.number) // 8
         self.word_end_offset = slot_word + SLOT_WORD_END_OFFSET
         self.word_updated = slot_word + SLOT_WORD_UPDATED
-        # The end word of a sealed block needs room behind the last record.
+        # The end word of a sealed block needs room after the last record.
         self.room_end = min(size, self._block_size) - ALIGNMENT
         self.room_taken = PAYLOAD_AT + ALIGNMENT + (0 if block.index is None else block.index.message_size)
 
@@ -160,7 +166,7 @@ class QueueWriter:
         return count
 
     def lay_all(self, batch: Sequence[Packed], timestamp: int) -> Receipt:
-        """Lays the records of one put, in one block if they fit one. Returns the receipt of the first message."""
+        """Lays the records of one put, in one block if they fit into one. Returns the receipt of the first message."""
         if len(batch) == 1 and self._format.record_size(batch[0]) <= self.record_size_max:
             return self.lay(batch[0], timestamp)
         for packed in batch:
@@ -238,8 +244,8 @@ class QueueWriter:
         """Writes the index messages and entries that the next record, of `count` messages, needs."""
         needed = index.size_needed(self.number, count)
         if needed:
-            # Writes zeros over zeros: storing to pages of the map that were never written takes a hundred times as
-            # long.
+            # Writes zeros over zeros, because storing to pages of the map that were never written takes a hundred times
+            # as long.
             block.file.write(self.position, bytes(needed))
         self.position = index.lay(self.number, count, self.position)
         self.next_due = index.note(self.number, count, self.position)
@@ -256,7 +262,7 @@ class QueueWriter:
         self.words = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
 
     def move_to(self, index: Index) -> None:
-        """Goes on in an index that was rewritten under the lock. The blocks are the same."""
+        """Continues in an index that was rewritten under the lock. The blocks are the same."""
         self._index = index
         if self.block is not None:
             self._see_room(self.block)
@@ -301,8 +307,8 @@ class QueueWriter:
     def roll(self) -> None:
         """Starts the next block and seals the last one. If it raises StorageFull, nothing has changed.
 
-        The block is truncated only after the next one exists, because a writer in another process takes a log with the
-        same end for unchanged, and goes on in the block that it knows.
+        The block is truncated only after the next one exists, because a writer in another process considers a log with
+        the same end unchanged, and would continue in its old block.
         """
         block = self.block
         if block is None:
@@ -315,12 +321,38 @@ class QueueWriter:
             raise
         self._begin(following, slot)
 
+    def begin_copy(self, header: BlockHeader) -> None:
+        """Starts a block with the header that it has in the log of which this one is a copy, and seals the last one.
+
+        If the last block is this one, and empty, it gets the header.
+        """
+        block = self.block
+        following, slot = self._make_block(header.block, header.base_offset, header.base_number, header)
+        if block is not None and block.number == header.block:
+            self.index.put_slot(block.number, slot)
+            self._files.forget_blocks([block.number])
+            self.catch_up(self.index)
+            return
+        if block is not None:
+            self._seal(block)
+        self._begin(following, slot)
+        self.number = header.base_number
+
+    def make_room(self, end: int) -> None:
+        """Enlarges the last block until a copy of records fits that ends at the position `end`."""
+        block = self.block
+        assert block is not None
+        if end > self.room_end:
+            self._see_room(block)
+        if end > self.room_end:
+            self._grow(block, end + ALIGNMENT)
+
     def _seal(self, block: Block) -> None:
         """Truncates the block to its length and makes all of it durable. Sealing a block twice does no harm."""
         end = end_of_block(self._format)
         block.file.write(self.position, end)
         block.file.truncate(self.position + len(end))
-        # Nothing more may be stored until there is a next block, because the map is longer than the file now.
+        # No record may be stored until there is a next block, because the map is now longer than the file.
         self.room_end = 0
         self._make_durable(block, self.number)
         slot = self.index.slot(block.number)
@@ -332,13 +364,17 @@ class QueueWriter:
         )
         self.index.put_slot(block.number, slot)
 
-    def _make_block(self, number: int, base_offset: int, base_number: int) -> tuple[Block, Slot]:
+    def _make_block(
+        self, number: int, base_offset: int, base_number: int, header: BlockHeader | None = None
+    ) -> tuple[Block, Slot]:
         """Returns a new block, durable under its name, and its slot. The index does not name the block yet."""
         _, count = self.index.block_range()
         if count == self.index.max_block_count:
             self.move_to(self._files.grow_index(self.index))
-        created = max(self._files.now_us(), self.last_timestamp)
-        header = block_header(number, base_offset, base_number, created, self._block_size)
+        if header is None:
+            created = max(self._files.now_us(), self.last_timestamp)
+            header = block_header(number, base_offset, base_number, created, self._block_size)
+        created = header.created
         path = paths.block_path(self._files.directory, base_offset, self._format.version)
         file = self._files.filesystem.open(path, writable=True, create=True)
         try:
@@ -363,9 +399,10 @@ class QueueWriter:
         start, count = self.index.block_range()
         self.index.put_slot(block.number, slot)
         self.index.put_block_range(start if count else block.number, count + 1)
-        # Synced, because a recovery reads all blocks from the last one that the index on disk names.
+        # Synced, because a recovery reads all blocks from the last one that the synced index names.
         self.index.sync()
         self._files.keep(block)
         self.block, self.position, self.last_timestamp = block, block.start, slot.created
         self._see_room(block)
         self.next_due = block.base_number if block.index is not None else NEVER
+        self._began()

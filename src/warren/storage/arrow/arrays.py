@@ -59,7 +59,7 @@ def joined(pieces: Sequence[ColumnPiece], kind: pa.DataType) -> pa.Array:
 
 
 def _merged(pieces: Iterable[ColumnPiece]) -> list[ColumnPiece]:
-    """Returns the same column in fewer pieces: neighbours that continue one another become one."""
+    """Returns the same column in fewer pieces: adjacent pieces that continue each other are merged."""
     merged: list[ColumnPiece] = []
     for piece in pieces:
         last: ColumnPiece = merged[-1] if merged else None
@@ -113,7 +113,7 @@ def gathered(blobs: Blobs) -> pa.Array:
         data = blobs.windows(size) if size else b""
         ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
         return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
-    # Makes an array over the whole area, in which the gaps between pieces are elements too, and takes every other one.
+    # Makes an array over the whole area, in which the gaps between pieces are elements too, and takes every second one.
     edges = np.empty(2 * count + 1, np.int32)
     edges[:-1:2], edges[1::2] = blobs.starts, blobs.ends
     edges[-1] = edges[-2] if count else 0
@@ -141,7 +141,7 @@ def with_nulls(array: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.Array:
 def headers_array(blobs: Blobs) -> pa.Array:
     """Returns packed headers as maps. Raises ValueError if they make no sense.
 
-    Reads the first headers of all messages at once, then the second ones, and so on:
+    Reads the first headers of all messages together, then the second ones, and so on:
 
         message 0: | name size, value size | name | value | name size, value size | …
         message 1: | name size, value size | name | value |
@@ -172,7 +172,7 @@ class HeaderStep(NamedTuple):
 
 def _check_within(positions: Positions, ends: Positions) -> None:
     if (positions > ends).any():
-        raise ValueError("headers that do not end where they should")
+        raise ValueError("headers do not end where they should")
 
 
 def _maps(blobs: Blobs, steps: Sequence[HeaderStep]) -> pa.Array:

@@ -37,7 +37,7 @@ NOTHING: Final = pa.scalar(b"", LARGE_BINARY)
 
 
 def pack_arrow(batch: pa.RecordBatch, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
-    """Yields the records that `pack_batch` yields for the same messages. Leaves out columns without values."""
+    """Yields the records that `pack_batch` yields for the same messages. Omits columns without values."""
     check_marker(marker)
     columns = ArrowColumns(batch)
 
@@ -85,7 +85,7 @@ class BytePieces(NamedTuple):
             raise TooLarge(what, int(sizes[np.argmax(sizes > size_max)]), size_max)
 
     def sections(self, kind: int, start: int, end: int) -> Sections:
-        """Returns a section of the ends of the pieces in these rows, and the section of the pieces behind it."""
+        """Returns a section of the ends of the pieces in these rows, and the section of the pieces that follows it."""
         first, last = int(self.offsets[start]), int(self.offsets[end])
         return [(kind, ends_of(self.offsets, start, end).tobytes()), (kind + 1, self.data[first:last])]
 
@@ -96,12 +96,12 @@ class ArrowColumns:
     def __init__(self, batch: pa.RecordBatch) -> None:
         unknown = [name for name in batch.schema.names if name not in SCHEMA.names]
         if unknown or len(set(batch.schema.names)) < batch.num_columns or "body" not in batch.schema.names:
-            what = f"there is no {unknown[0]!r}" if unknown else "a body, and each other once at most"
+            what = f"there is no {unknown[0]!r}" if unknown else "expected a body, and each other column at most once"
             raise BadInput(f"columns {batch.schema.names}: {what}; the columns are {', '.join(SCHEMA.names)}")
         self._batch = batch
         body = batch.column("body")
         if body.null_count:
-            raise BadInput("every body is bytes")
+            raise BadInput("column body: expected bytes for every message")
         self.bodies = _pieces("body", body)
         self.tags = self._tags()
         self.keys: BytePieces | None = None
@@ -138,7 +138,7 @@ class ArrowColumns:
         if not pa.types.is_map(column.type):
             raise BadInput(f"column headers is {column.type}: expected a map of names to bytes")
         if column.null_count:
-            # The pairs of a null may be in the array all the same.
+            # The array may contain the pairs of a null nevertheless.
             column = column.take(pa.array(np.arange(len(column))))
         offsets = _map_offsets(column)
         return None if offsets[0] == offsets[-1] else column
@@ -198,7 +198,7 @@ def _pieces(name: str, array: pa.Array) -> BytePieces:
     if not _is_bytes(array.type):
         array = _cast(name, array, LARGE_BINARY)
     if array.null_count:
-        # The bytes of a null may be in the array all the same.
+        # The array may contain the bytes of a null nevertheless.
         array = pc.fill_null(array, "" if array.type in (pa.string(), pa.large_string()) else b"")
     is_wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     width = np.dtype(np.int64 if is_wide else np.int32)
@@ -215,7 +215,7 @@ def _text(name: str, array: pa.Array) -> pa.Array:
     try:
         return as_text.cast(LARGE_BINARY).cast(pa.large_string())
     except pa.ArrowInvalid as error:
-        raise BadInput(f"column {name} has no UTF-8: {error}") from error
+        raise BadInput(f"column {name} is not UTF-8: {error}") from error
 
 
 def _tag_sections(tags: pa.Array) -> Sections:
@@ -234,7 +234,7 @@ def _map_offsets(maps: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _header_sections(maps: pa.Array) -> Sections:
-    """Packs all headers at once; message by message if a name occurs twice in a message or a value is not valid."""
+    """Packs all headers together; message by message if a name occurs twice in a message or a value is not valid."""
     offsets = _map_offsets(maps)
     first, last = int(offsets[0]), int(offsets[-1])
     names = _text("headers", maps.keys[first:last])

@@ -41,7 +41,8 @@ LOOSE_SIZE_MAX: Final = 1 << 20
 
 
 class Part(Protocol):
-    """Consecutive messages, with a method for each column. They raise ValueError if bytes that check make no sense.
+    """Consecutive messages, with a method for each column. The methods raise ValueError if bytes match their checksum
+    but make no sense.
 
     `size` is about how many bytes the messages take. `culprit` returns the position of the first record that makes no
     sense.
@@ -237,7 +238,7 @@ class RunPart:
         run = self._run
         if run.is_compressed:
             return int(run.body_sizes.sum())
-        # If some records were left out, assume that the others have an equal share of the bytes.
+        # If some records were left out, the others are assumed to have an equal share of the bytes.
         numbers = run.field("number")
         return (run.end - int(run.positions[0])) * len(run) // int(numbers[-1] - numbers[0] + 1)
 
@@ -247,9 +248,9 @@ class RunPart:
 
     def passing(self, tag: TagFilter) -> RunPart | None:
         """Returns the records that pass the filter, or None if none does. Matches each tag once."""
-        known = gathered(self._run.tags).dictionary_encode()
-        passes = np.fromiter(map(tag.matches, text(known.dictionary).to_pylist()), bool, len(known.dictionary))
-        rows = np.flatnonzero(passes[known.indices.to_numpy()])
+        tags = gathered(self._run.tags).dictionary_encode()
+        passes = np.fromiter(map(tag.matches, text(tags.dictionary).to_pylist()), bool, len(tags.dictionary))
+        rows = np.flatnonzero(passes[tags.indices.to_numpy()])
         if len(rows) == len(self):
             return self
         return RunPart(self._run.picked(rows)) if len(rows) else None

@@ -45,8 +45,8 @@ def scan(
     """Yields the messages from `start` up to `end`, from the time `since` up to `until`, that pass the filter.
 
     Batches with fewer rows than `rows_min` are joined, which copies them; larger ones are not copied. With `skips`,
-    batches without a tag that passes are neither read nor checked; their tags are trusted. Stops at the end of the log.
-    Raises NumberRetired if `start` is before its first message.
+    batches without a tag that passes are neither read nor checked; their tags are not verified. Stops at the end of the
+    log. Raises NumberRetired if `start` is before its first message.
     """
     schema = _picked_schema(columns)
     first, last_end = view.first, view.end
@@ -66,7 +66,7 @@ def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
     names = SCHEMA.names if columns is None else list(columns)
     unknown = [name for name in names if name not in SCHEMA.names]
     if unknown or not names or len(set(names)) < len(names):
-        what = f"there is no {unknown[0]!r}" if unknown else "name at least one, and each once"
+        what = f"there is no {unknown[0]!r}" if unknown else "expected at least one, each once"
         raise BadInput(f"columns {names}: {what}; the columns are {', '.join(SCHEMA.names)}")
     return pa.schema([SCHEMA.field(name) for name in names])
 
@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 
 class PendingParts:
-    """Parts that are going to be joined to one record batch. Keeps only the wanted columns of each part."""
+    """Parts that will be joined to one record batch. Keeps only the requested columns of each part."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._names, self._kinds = schema, schema.names, schema.types

@@ -1,1 +1,1 @@
-"""Checks: what a log contains, and whether it is whole."""
+"""Checks: what a log contains, and whether it is undamaged."""

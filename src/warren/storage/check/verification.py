@@ -19,7 +19,7 @@ UNREADABLE_SHOWN_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableBatch:
-    """A batch that matches its checksum, but whose records a Kafka client packed so that they cannot be read."""
+    """A batch that matches its checksum, but that a Kafka client packed in a way that cannot be read."""
 
     path: str
     position: int
@@ -51,7 +51,7 @@ def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Veri
         number, timestamp, count = _verify_block(stretch, number, end, timestamp, unreadable, progress)
         records, blocks, size = records + count, blocks + 1, size + stretch.limit
     if number != end:
-        raise CorruptRecord(view.directory, 0, f"the blocks end at message {number}, the index at {end}")
+        raise CorruptRecord(view.directory, 0, f"the blocks end at message {number}, but the index at {end}")
     return Verified(
         messages=end - first,
         records=records,
@@ -99,7 +99,7 @@ def _verify_block(
     while position < limit and number < end:
         record = block.read(position, limit)
         if record.number != number or record.timestamp < timestamp:
-            reason = f"message {record.number} of time {record.timestamp} where {number} should follow {timestamp}"
+            reason = f"message {record.number} of time {record.timestamp}, but expected {number} after {timestamp}"
             raise block.corrupt(Damage(position, reason))
         if record.codec != CODEC_SINGLE:
             _verify_columns(stretch, record, unreadable)
@@ -108,7 +108,7 @@ def _verify_block(
         if progress is not None and not records % 1024:
             progress(number)
     if number != end_number:
-        raise block.corrupt(Damage(position, f"the block ends at message {number}, its index says {end_number}"))
+        raise block.corrupt(Damage(position, f"the block ends at message {number}, but its index says {end_number}"))
     if progress is not None:
         progress(number)
     return number, timestamp, records

@@ -21,18 +21,19 @@ from warren.storage.format.layout import (
     SIZE_MASK,
     SIZE_WORD,
     STEP,
+    RecordHead,
     aligned,
 )
-from warren.storage.format.record import Damage, DiskMessage, Packed, read_packed
+from warren.storage.format.record import Damage, DiskMessage, Packed, read_head, read_packed
 from warren.storage.format.versions import Format
 
 HEADER_SIZE_MAX = 1024
 FETCH_SIZE: Final = 1 << 20
-"""Records are fetched ahead in pieces of this size, because some systems fetch only the start of a larger one."""
+"""Records are prefetched in pieces of this size, because some systems fetch only the start of a larger one."""
 MAP_TRIES_MAX: Final = 100
-"""A block is truncated once or twice in its life. If this many tries to map it fail, something else is wrong."""
+"""A block is truncated once or twice in its life. If this many attempts to map it fail, the cause is something else."""
 VERIFIED_MAX: Final = 1024
-"""How many records a block remembers as verified: all records of a full block of 64 KiB batches."""
+"""How many records a block remembers as verified: enough for a full block of 64 KiB batches."""
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
 
 
@@ -74,7 +75,7 @@ def first_bytes(header: BlockHeader) -> bytes:
 def is_cut_short(start: bytes | mmap) -> bool:
     """Returns whether a crash interrupted the creation of the block.
 
-    Then `start` is a prefix of `first_bytes`, and nothing follows. The head of the index2index message is written last,
+    Then `start` is a prefix of `first_bytes`, and no byte follows. The head of the index2index message is written last,
     because bytes are stored in order. A block with a record always has that head.
     """
     (word,) = SIZE_WORD.unpack_from(start)
@@ -97,10 +98,10 @@ def record_size_max(format: Format, block_size: int) -> int:
 
 
 class Block:
-    """Records from `base_offset` up to an end that the index knows. One writer; any number of readers.
+    """Records from `base_offset` up to an end that the index stores. One writer; any number of readers.
 
     Opening a block never changes it. Each method gets a `limit`, the position up to which records are published, and
-    reads nothing behind it.
+    reads nothing past it.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Block:
         self._size_words: memoryview
         self.index: BlockIndex | None = None
         self.start = 0
-        self._known: list[int] = []
+        self._positions: list[int] = []
         self._verified: dict[int, int] = {}
         self.unreadable: set[tuple[int, int, int]] = set()
         """Batches that readers skip, by position, number and timestamp, because another record may replace one."""
@@ -132,16 +133,13 @@ class Block:
         if format.has_meta_data:
             block._open_header()
         else:
-            block._see_base_number()
+            # The index of version 1 keeps no numbers, so that of the first message is read from its record.
+            with suppress(Damage):
+                block.base_number = format.read_stamp(block.view, 0, base_offset)[0]
         return block
 
-    def _see_base_number(self) -> None:
-        """Reads the number of the first message from its record, because the index of version 1 keeps no numbers."""
-        with suppress(Damage):
-            self.base_number = self._format.read_stamp(self.view, 0, self.base_offset)[0]
-
     def map(self) -> None:
-        """Maps the file in its present length."""
+        """Maps the file at its current length."""
         size, view = self._mapped()
         self.view = view
         self.mapped_size = size
@@ -155,7 +153,7 @@ class Block:
         for _ in range(MAP_TRIES_MAX):
             size = self.file.size()
             if not size:
-                raise CorruptRecord(self.path, 0, "an empty block")
+                raise CorruptRecord(self.path, 0, "the block is empty")
             try:
                 return size, self.file.map(size, writable=self.writable)
             except ValueError:
@@ -171,7 +169,7 @@ class Block:
         except Damage as damage:
             raise self.corrupt(damage) from damage
         if is_data or is_index_data:
-            raise CorruptRecord(self.path, 0, "no header at the start of the block")
+            raise CorruptRecord(self.path, 0, "the block has no header")
         self.start = index_end
         header = BlockHeader.parse(self.view[:header_end])
         index_size = 0 if header is None else len(index2index_bytes(header.index_count))
@@ -185,7 +183,7 @@ class Block:
         self._verified.clear()
 
     def will_need(self, start: int, end: int) -> None:
-        """Prefetches the bytes from `start` up to `end`, and none around them."""
+        """Prefetches the bytes from `start` up to `end`, and no others."""
         if hasattr(mmap_module, "MADV_WILLNEED"):
             for step in range(start - start % mmap_module.PAGESIZE, end, FETCH_SIZE):
                 self.view.madvise(mmap_module.MADV_WILLNEED, step, min(FETCH_SIZE, end - step))
@@ -235,7 +233,7 @@ class Block:
             return 0
         word, at, count = unpack(view, position)
         if count == 1:
-            # Records of equal size are skipped together: if the same size word stands at each step, all of them have
+            # Records of equal size are skipped together: if the same size word is found at each step, all of them have
             # that size.
             size = ((word & SIZE_MASK) + 11) & -8
             steps: int = number - at
@@ -258,7 +256,7 @@ class Block:
         return position
 
     def guess(self, number: int, limit: int) -> int:
-        """Returns where the record that holds `number` should stand, or 0 if the index does not say.
+        """Returns where the record that holds `number` should be, or 0 if the index does not say.
 
         The caller checks it.
         """
@@ -273,19 +271,19 @@ class Block:
     def _scan_to(self, number: int, limit: int) -> int:
         """Returns the same as `find`.
 
-        Walks from the start of the block and checks each stamp, if the index does not help.
+        If the index does not help, walks from the start of the block and checks each stamp.
         """
         position, expected = self.start, self.base_number
-        if self._known:
-            known = min((number - self.base_number) // INDEX_SPACING, len(self._known) - 1)
-            position, expected = self._known[known], self.base_number + known * INDEX_SPACING
+        if self._positions:
+            entry = min((number - self.base_number) // INDEX_SPACING, len(self._positions) - 1)
+            position, expected = self._positions[entry], self.base_number + entry * INDEX_SPACING
         try:
             while position < limit:
                 end, is_data = self._format.next_blob(self.view, position, limit)
                 if is_data:
                     at, _, count = self._format.read_stamp(self.view, position, self.base_offset)
                     if at != expected:
-                        raise Damage(position, f"message {at} where {expected} should follow")
+                        raise Damage(position, f"message {at} was found where {expected} was expected")
                     if at <= number < at + count:
                         return position
                     self._remember(at, position)
@@ -293,19 +291,20 @@ class Block:
                 position = end
         except Damage as damage:
             raise self.corrupt(damage) from damage
-        raise CorruptRecord(self.path, position, f"message {number} should be in this block and is not")
+        raise CorruptRecord(self.path, position, f"message {number} is missing in this block")
 
     def _remember(self, number: int, position: int) -> None:
         """Remembers every 64th position for the next search, because version 1 has no index messages."""
-        if self.index is None and number - self.base_number == len(self._known) * INDEX_SPACING:
-            self._known.append(position)
+        if self.index is None and number - self.base_number == len(self._positions) * INDEX_SPACING:
+            self._positions.append(position)
 
     def find_time(self, timestamp: int, limit: int, end_number: int) -> int:
         """Returns the number of the first message at or after `timestamp`, or `end_number` if all are earlier."""
         low, high = self.base_number, end_number
         while low < high:
             middle = (low + high) // 2
-            number, at, count = self._stamp_of(middle, limit)
+            # The count is not checked.
+            number, at, count = self._stamp_at(self.find(middle, limit))
             if at < timestamp:
                 low = number + count
             else:
@@ -315,28 +314,32 @@ class Block:
             if self.base_number <= neighbour < end_number:
                 position = self.find(neighbour, limit)
                 number, at, count = self._stamp_at(position)
-                # The search used message counts, which no stamp covers. The number of the next record proves them right
-                # or wrong.
+                # The search used message counts, which no stamp covers. The number of the next record shows whether
+                # they were right.
                 is_right = self._number_behind(position, limit, end_number) == number + count
                 if not is_right or (at < timestamp) != (neighbour < first):
-                    raise self.corrupt(Damage(position, "a count on the way here misled the search by time"))
+                    raise self.corrupt(Damage(position, "a wrong count before this record misled the search by time"))
         return first
 
     def _number_behind(self, position: int, limit: int, end_number: int) -> int:
-        """Returns the number of the first message behind the record at `position`."""
+        """Returns the number of the first message after the record at `position`."""
         try:
             behind = self.next_record(self._format.next_blob(self.view, position, limit)[0], limit)
         except Damage as damage:
             raise self.corrupt(damage) from damage
         return end_number if behind >= limit else self._stamp_at(behind)[0]
 
-    def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
-        """Returns first number, timestamp and count of the record that holds `number`. The count is not checked."""
-        return self._stamp_at(self.find(number, limit))
-
     def _stamp_at(self, position: int) -> tuple[int, int, int]:
+        """Returns first number, timestamp and count of the record at `position`."""
         try:
             return self._format.read_stamp(self.view, position, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    def end_after(self, number: int, limit: int) -> int:
+        """Returns the position at which the record that holds message `number` ends. Looks at nothing behind it."""
+        try:
+            return self._format.next_blob(self.view, self.find(number, limit), limit)[0]
         except Damage as damage:
             raise self.corrupt(damage) from damage
 
@@ -357,6 +360,13 @@ class Block:
                 del self._verified[next(iter(self._verified))]
         self._verified[position] = checksum
 
+    def read_head(self, position: int) -> RecordHead:
+        """Returns the head of the record at `position`, its stamp checked. Not for version 1."""
+        try:
+            return read_head(self.view, position, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
     def read(self, position: int, limit: int) -> DiskMessage:
         """Returns the record at `position`. Raises CorruptRecord if it does not match its checksums."""
         try:
@@ -368,6 +378,13 @@ class Block:
         """Returns the checked record at `position` as it was packed, the number of its first message, and its end."""
         try:
             return read_packed(self.view, position, limit, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    def next_blob(self, position: int, limit: int) -> tuple[int, bool]:
+        """Returns where the record or index message at `position` ends, and whether it is a record. Checks no more."""
+        try:
+            return self._format.next_blob(self.view, position, limit)
         except Damage as damage:
             raise self.corrupt(damage) from damage
 
@@ -385,5 +402,5 @@ class Block:
 
 
 def end_of_block(format: Format) -> bytes:
-    """Returns the bytes that stand behind the last record of a sealed block."""
+    """Returns the bytes that follow the last record of a sealed block."""
     return SIZE_WORD.pack(END_OF_BLOCK).ljust(ALIGNMENT, b"\0") if format.has_meta_data else b""

@@ -136,7 +136,7 @@ class BlockIndex:
     def lay(self, number: int, count: int, position: int) -> int:
         """Writes the index messages that these messages need, at `position`.
 
-        Returns the position of the record behind them.
+        Returns the position of the record after them.
         """
         self._close_group(number, position)
         size = index_message_size(self._entry_count)
@@ -172,17 +172,17 @@ class BlockIndex:
         """Enters the index message that a recovery found at `position` into index2index."""
         for message in range(self._entry_count):
             at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
-            (known,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
-            if not 0 < known < position:
+            (entry,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
+            if not 0 < entry < position:
                 self._view[at : at + INDEX2INDEX_ENTRY.size] = INDEX2INDEX_ENTRY.pack(position)
                 return
 
     def forget_group(self) -> None:
-        """Ends the group without a checksum, because a record of several messages came into it."""
+        """Ends the group without a checksum, because it contains a record of several messages."""
         self._group_at = 0
 
     def _close_group(self, number: int, end: int) -> None:
-        """Stores one checksum for the 64 single records behind the last entry, if nothing else came between them."""
+        """Stores one checksum for the 64 single records after the last entry, if no other record came between them."""
         group_at, self._group_at = self._group_at, 0
         at = self._entry_at((number - self._base_number) // INDEX_SPACING - 1) if group_at else 0
         if at and INDEX_ENTRY.unpack_from(self._view, at)[0] == group_at:

@@ -1,8 +1,8 @@
 """The interface to the operating system: files that are mapped, preallocated and synced, locks, and directories.
 
-The engine reaches the disk only through `FileSystem`, so that a test can replace it with one that loses whatever was
-not synced. Nothing is durable before the `sync` that covers it returns: not bytes, not a length, and not a name in a
-directory. A full disk raises StorageFull and a failed sync SyncFailed; other errors of the system pass unchanged.
+The engine reaches the disk only through `FileSystem`, so that a test can replace it with one that loses everything that
+was not synced. Nothing is durable before the `sync` that covers it returns: not bytes, not a length, and not a name in
+a directory. A full disk raises StorageFull and a failed sync SyncFailed; other errors of the system pass unchanged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from warren.errors import ReadOnlyStore, StorageFull, SyncFailed
+from warren.storage.disk.shipping import Shipping
 from warren.storage.format.layout import LOCK_REQUEST
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 GROUP: Final = 0o070
-"""The permission bits of the group. A file in a directory that is open to its group is open to the group too."""
+"""The permission bits of the group. A file in a directory that is open to its group is also open to the group."""
 ZEROS: Final = bytes(1 << 16)
 FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -32,9 +33,9 @@ FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 class File(Protocol):
     """One open file. A map stays valid after `close`, and is freed with its last reference.
 
-    `vouch` marks the file until this opening of it ends, with `close` or with the process. `is_vouched` returns whether
-    another opening, in this or any other process, holds such a mark, or None if the system cannot tell. While a process
-    has a file open its file system cannot go away, so nothing that the process has seen is lost.
+    `vouch` marks the file until this opening of it ends, by `close` or with the process. `is_vouched` returns whether
+    another opening, in this or any other process, has such a mark, or None if the system does not support this. While a
+    process has a file open its file system cannot disappear, so nothing that the process has read is lost.
     """
 
     path: str
@@ -66,12 +67,16 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """The file operations that the engine needs. If `is_read_only` is set, none of them changes anything.
 
-    A new `boot_id` means that unsynced bytes may have been lost. The same one does not mean that they are there: a
-    mounted snapshot, or a disk that dropped out and came back, loses them without a restart of the machine.
+    `shipping` is there if this process is the master of a replicated store, and None otherwise.
+
+    A new `boot_id` means that unsynced bytes may have been lost. The same one does not mean that they still exist: a
+    mounted snapshot, or a disk that was disconnected and came back, loses them without a restart of the machine.
     """
 
     @property
     def is_read_only(self) -> bool: ...
+    @property
+    def shipping(self) -> Shipping | None: ...
     def open(self, path: str, *, writable: bool, create: bool = False) -> File: ...
     def lock(self, path: str) -> Lock: ...
     def exists(self, path: str) -> bool: ...
@@ -95,7 +100,7 @@ def _full_disk_as_error(path: str, size: int) -> Iterator[None]:
 
 
 def _mode_in_its_directory(path: str, private: int) -> int:
-    """Returns the mode of a new file at `path`: `private`, and for the group what the directory allows the group."""
+    """Returns the mode of a new file at `path`: `private`, and for the group what the directory grants the group."""
     return private | (os.stat(os.path.dirname(path) or ".").st_mode & GROUP & (private >> 3))
 
 
@@ -118,7 +123,9 @@ class SystemFile:
         return mmap.mmap(self._fd, length, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 
     def preallocate(self, size: int) -> None:
-        """Grows the file and allocates every byte: a mapped store to a hole on a full disk kills the process."""
+        """Grows the file and allocates every byte, because a mapped store to a hole on a full disk
+        kills the process.
+        """
         start = self.size()
         with _full_disk_as_error(self.path, size - start):
             if hasattr(os, "posix_fallocate"):
@@ -133,7 +140,8 @@ class SystemFile:
         return os.pread(self._fd, size, position)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        # No context manager here: this is called with every durable put, and one costs as much as the system call.
+        # No context manager here: this is called with every durable put, and a context manager costs as much as the
+        # system call.
         try:
             while (written := os.pwrite(self._fd, data, position)) < len(data):
                 position, data = position + written, data[written:]
@@ -149,7 +157,10 @@ class SystemFile:
 
     def sync(self) -> None:
         try:
-            _sync_descriptor(self._fd)
+            if sys.platform == "darwin":
+                fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+            else:
+                os.fdatasync(self._fd)
         except OSError as error:
             raise SyncFailed(self.path, os.strerror(error.errno or errno.EIO)) from error
 
@@ -179,7 +190,9 @@ class SystemLock:
     """`flock` on a file. The file also holds the process id of an exclusive holder."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
+        with _full_disk_as_error(path, 0):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
+        self._path = path
 
     def take(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,7 +215,9 @@ class SystemLock:
     def note_holder(self, pid: int) -> None:
         os.ftruncate(self._fd, 0)
         if pid:
-            os.pwrite(self._fd, b"%d\n" % pid, 0)
+            line = b"%d\n" % pid
+            with _full_disk_as_error(self._path, len(line)):
+                os.pwrite(self._fd, line, 0)
 
     def close(self) -> None:
         descriptor, self._fd = self._fd, -1
@@ -228,6 +243,7 @@ class SystemFileSystem:
     """The file systems of this machine."""
 
     is_read_only = False
+    shipping: Shipping | None = None
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> SystemFile:
         return SystemFile(path, writable=writable, create=create)
@@ -242,9 +258,9 @@ class SystemFileSystem:
         return sorted(os.listdir(directory))
 
     def make_directory(self, path: str, *, is_private: bool = False) -> None:
-        """Makes the directory and its missing parents, each durable. Does not change a directory that exists.
+        """Creates the directory and its missing parents, each durable. Does not change a directory that exists.
 
-        With `is_private` only the owner may enter it, whatever the group may do in the directory above.
+        With `is_private` only the owner may enter it, even if the group may use the parent directory.
         """
         parent = os.path.dirname(os.path.abspath(path))
         if os.path.isdir(path):
@@ -252,7 +268,7 @@ class SystemFileSystem:
         if not os.path.isdir(parent):
             self.make_directory(parent)
         mode = PRIVATE_DIRECTORY if is_private else _mode_in_its_directory(os.path.abspath(path), PRIVATE_DIRECTORY)
-        with suppress(FileExistsError):
+        with suppress(FileExistsError), _full_disk_as_error(path, 0):
             os.mkdir(path, mode)
         self.sync_directory(parent)
 
@@ -264,7 +280,8 @@ class SystemFileSystem:
         os.rmdir(path)
 
     def replace(self, source: str, target: str) -> None:
-        os.replace(source, target)
+        with _full_disk_as_error(target, 0):
+            os.replace(source, target)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY)
@@ -317,7 +334,7 @@ class ReadOnlyFile:
         """Does nothing, because nothing was written."""
 
     def vouch(self) -> None:
-        """Does nothing, because only a process that may write the file can know that it is whole."""
+        """Does nothing, because only a process that may write the file can know that it is undamaged."""
 
     def is_vouched(self) -> bool | None:
         return self._file.is_vouched()
@@ -369,6 +386,7 @@ class ReadOnlyFileSystem:
     """A read-only view of another file system. Raises ReadOnlyStore for every change."""
 
     is_read_only = True
+    shipping: Shipping | None = None
 
     def __init__(self, filesystem: FileSystem, root: str) -> None:
         self._filesystem, self._root = filesystem, root
@@ -448,17 +466,10 @@ def remove_tree(filesystem: FileSystem, path: str) -> None:
             raise
 
 
-def _sync_descriptor(descriptor: int) -> None:
-    if sys.platform == "darwin":
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(descriptor)
-
-
 def _lock_first_byte(descriptor: int, command: str, kind: int) -> int:
     """Sets or tests a lock of the first byte. Returns the kind of lock that the system answers with.
 
-    Raises OSError if the operating system or the file system does not know locks of open file descriptions.
+    Raises OSError if the operating system or the file system does not support locks of open file descriptions.
     """
     number: int | None = getattr(fcntl, command, None)
     if number is None:

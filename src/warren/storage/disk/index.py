@@ -1,8 +1,10 @@
-"""Index: the mapped table of a log's blocks, with the published end. All but flag and extension can be rebuilt."""
+"""Index: the mapped table of a log's blocks, with the published end. All fields but flag and
+extension can be rebuilt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -28,10 +30,13 @@ from warren.storage.format.layout import (
     STATE_FAILED,
     STATE_OPEN,
     STATE_REPLACED,
+    VISIBLE_AT,
     WORD_CHECKSUM,
+    WORD_MESSAGE_COUNT,
     WORD_RECOVERED,
     WORD_STATE,
     WORD_SYNCED,
+    WORD_VISIBLE,
     WORD_WAITING,
     WORD_WRITING,
     Slot,
@@ -41,11 +46,7 @@ from warren.storage.format.record import text_bytes
 
 SNAPSHOT_TRIES_MAX: Final = 1000
 FIRST_KEY: Final = "warren.first"
-"""The extension key for the number of the first message that is not deleted. Its value has a checksum of its own."""
-
-
-def _same(value: int) -> int:
-    return value
+"""The extension key for the number of the first message that is not deleted. Its value contains its own checksum."""
 
 
 def _swapped(value: int) -> int:
@@ -97,18 +98,17 @@ class Index:
     """The live blocks of a log, and how many messages it holds. One writer; any number of readers.
 
     Invariant: every message below `message_count` is in the blocks. That field is the published end. It changes by one
-    aligned store, after everything that it promises, and readers trust nothing else.
+    aligned store, after all bytes that it covers, and readers trust nothing else.
     """
 
     def __init__(self, file: File, *, writable: bool) -> None:
         size = file.size()
         if size < INDEX_HEADER_SIZE:
-            raise NotALog(file.path, f"an index has at least {INDEX_HEADER_SIZE} bytes, this one {size}")
+            raise NotALog(file.path, f"an index has at least {INDEX_HEADER_SIZE} bytes, but this one has {size}")
         self.path, self._file, self._writable = file.path, file, writable
         self._map = file.map(size, writable=writable)
         self.version = _version(file.path, bytes(self._map[:4]))
         self._fields = FIELDS[self.version]
-        self._order = _same if self.version == 2 else _swapped
         self._size = size - size % 8
         self.words = memoryview(self._map)[: self._size].cast("Q")
         self.max_block_count = (size - INDEX_HEADER_SIZE) // self._fields.slot.size
@@ -117,14 +117,49 @@ class Index:
             if not 0 < header.max_block_count <= self.max_block_count:
                 raise CorruptRecord(file.path, 20, f"{header.max_block_count} slots in a file of {size} bytes")
             self.max_block_count = header.max_block_count
+        self._has_visible = self._extension_end() <= VISIBLE_AT
+        """Whether the word `visible` is one: an earlier release may have stored an extension over it."""
+        self.shows_all = False
+        """Whether readers through this object see up to the published end, regardless of `visible`."""
 
     # --- What readers use ---
 
     @property
     def message_count(self) -> int:
         """The published end: how many messages were ever appended."""
-        value: int = NATIVE_WORD.unpack_from(self._map, self._fields.message_count_at)[0]
-        return self._order(value)
+        if self.version == 2:
+            return self.words[WORD_MESSAGE_COUNT]
+        return _swapped(NATIVE_WORD.unpack_from(self._map, self._fields.message_count_at)[0])
+
+    @property
+    def visible(self) -> int | None:
+        """The end up to which readers may see the log, if that is not the published end."""
+        word = self.words[WORD_VISIBLE]
+        return word - 1 if word and self._has_visible else None
+
+    @visible.setter
+    def visible(self, end: int | None) -> None:
+        assert self._has_visible, "the extension was rewritten when the log was made a replica"
+        self.words[WORD_VISIBLE] = 0 if end is None else end + 1
+
+    @property
+    def readable_end(self) -> int:
+        """The end that readers see: the published end, or `visible` on a replica that does not lead."""
+        words = self.words
+        if not words[WORD_VISIBLE] and self.version == 2:
+            # The common case, without further calls.
+            return words[WORD_MESSAGE_COUNT]
+        if not self.is_bounded:
+            return self.message_count
+        # A replica that gets a log from its middle on does not know an end yet: what is retired was committed.
+        start, count = self.block_range()
+        first = max(self.slot(start).base_number if count else 0, self.first_kept)
+        return min(self.message_count, max(words[WORD_VISIBLE] - 1, first))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether readers may see less than what is published."""
+        return self.words[WORD_VISIBLE] != 0 and not self.shows_all and self._has_visible
 
     def block_range(self) -> tuple[int, int]:
         """Returns the number of the first live block, and how many there are."""
@@ -139,10 +174,10 @@ class Index:
                 slots = [self.slot(number) for number in range(start, start + count)]
                 if self.block_range() == (start, count):
                     return Blocks(start=start, slots=slots)
-        raise CorruptRecord(self.path, BLOCK_RANGE_AT, "the range of blocks keeps changing or does not fit")
+        raise CorruptRecord(self.path, BLOCK_RANGE_AT, "the range of blocks keeps changing or is not valid")
 
     def slot(self, block_number: int) -> Slot:
-        """Returns the slot of a block. The index of version 1 keeps no message numbers: they are 0 here."""
+        """Returns the slot of a block. The index of version 1 stores no message numbers: they are 0 here."""
         values = self._fields.slot.unpack_from(self._map, self.slot_position(block_number))
         if self.version == 2:
             return Slot._make(values)
@@ -151,7 +186,8 @@ class Index:
 
     def end_offset(self, block_number: int) -> int:
         """Returns the offset at which the records of a block end."""
-        return self._order(self.words[self.slot_position(block_number) // 8 + SLOT_WORD_END_OFFSET])
+        offset = self.words[self.slot_position(block_number) // 8 + SLOT_WORD_END_OFFSET]
+        return offset if self.version == 2 else _swapped(offset)
 
     def slot_position(self, block_number: int) -> int:
         """Returns the position of a block's slot. Block numbers wrap around the slots."""
@@ -163,8 +199,14 @@ class Index:
         return value
 
     def extension(self) -> dict[str, str]:
-        """Returns the key-value pairs, and leaves out what does not parse."""
-        pairs: dict[str, str] = {}
+        """Returns the key-value pairs, without those that do not parse."""
+        return {
+            self._map[key_at:value_at].decode(errors="replace"): self._map[value_at:end].decode(errors="replace")
+            for key_at, value_at, end in self._extension_places()
+        }
+
+    def _extension_places(self) -> Iterator[tuple[int, int, int]]:
+        """Yields where each key and its value begin, and where the value ends."""
         position = self._fields.extension_at
         while position + layout.EXTENSION_SIZES.size < INDEX_STATE_AT:
             key_size, value_size = layout.EXTENSION_SIZES.unpack_from(self._map, position)
@@ -172,14 +214,15 @@ class Index:
             value_at, end = position + key_size, position + key_size + value_size
             if not key_size or end > INDEX_STATE_AT:
                 break
-            key = self._map[position:value_at].decode(errors="replace")
-            pairs[key] = self._map[value_at:end].decode(errors="replace")
+            yield position, value_at, end
             position = end
-        return pairs
+
+    def _extension_end(self) -> int:
+        return max((end for _, _, end in self._extension_places()), default=self._fields.extension_at)
 
     @property
     def first_kept(self) -> int:
-        """The number below which messages are deleted, even if their block is still there; 0 if none are."""
+        """The number below which messages are deleted, even if their block still exists; 0 if none are."""
         value = self.extension().get(FIRST_KEY, "")
         number = value.partition(" ")[0]
         return int(number) if number.isdecimal() and value == _first_value(int(number)) else 0
@@ -205,7 +248,7 @@ class Index:
 
     @property
     def writing(self) -> int:
-        """The id of the process that is changing the log, or died while it did; 0 if there is none."""
+        """The id of the process that is changing the log, or that died during a change; 0 if there is none."""
         return self.words[WORD_WRITING]
 
     @writing.setter
@@ -227,11 +270,11 @@ class Index:
 
     @property
     def recovered_us(self) -> int:
-        """The time in µs of the last recovery for which no other process vouched; 0 if there was none."""
+        """The time in µs of the last recovery during which no other process vouched; 0 if there was none."""
         return self.words[WORD_RECOVERED]
 
     def vouch(self) -> None:
-        """Marks the index, as long as this opening lasts, as that of a log that was whole and has been open since."""
+        """Marks the index, as long as this opening lasts: the log was undamaged and has been open since."""
         self._file.vouch()
 
     def is_vouched(self) -> bool | None:
@@ -244,6 +287,9 @@ class Index:
 
     def _checksum(self) -> int:
         head, slots = self._map[:INDEX_STATE_AT], self._map[INDEX_HEADER_SIZE : self._size]
+        if self._has_visible:
+            # It is stored while other processes read the log, and says nothing of what the log holds.
+            head = head[:VISIBLE_AT] + bytes(INDEX_STATE_AT - VISIBLE_AT)
         return crc32c(head + NATIVE_WORD.pack(self.synced) + slots)
 
     # --- What the holder of the writer lock uses ---
@@ -253,12 +299,14 @@ class Index:
 
         The caller has stored it, and synced it if it must be durable.
         """
-        slot_word = self.slot_position(block_number) // 8
-        self.words[slot_word + SLOT_WORD_END_OFFSET] = self._order(end_offset)
-        self.words[slot_word + SLOT_WORD_UPDATED] = self._order(updated // self._fields.us_per_tick)
+        slot_word, updated = self.slot_position(block_number) // 8, updated // self._fields.us_per_tick
+        if self.version == 1:
+            end_offset, updated, message_count = map(_swapped, (end_offset, updated, message_count))
+        self.words[slot_word + SLOT_WORD_END_OFFSET] = end_offset
+        self.words[slot_word + SLOT_WORD_UPDATED] = updated
         at = self._fields.message_count_at
         # Not with `pack_into`, which clears the bytes first: another process would see an empty log.
-        self._map[at : at + NATIVE_WORD.size] = NATIVE_WORD.pack(self._order(message_count))
+        self._map[at : at + NATIVE_WORD.size] = NATIVE_WORD.pack(message_count)
 
     def put_slot(self, block_number: int, slot: Slot) -> None:
         position = self.slot_position(block_number)
@@ -272,10 +320,10 @@ class Index:
         self._map[FLAG_AT : FLAG_AT + self._fields.flag.size] = self._fields.flag.pack(value)
 
     def open_for(self, boot_id: bytes, state: int) -> None:
-        """Stores the state durably, because the next process to open the log must know it before the first append."""
+        """Stores the state durably, because the next process to open the log must see it before the first append."""
         if state == STATE_CLEAN:
-            # The rest of the index goes to disk before the word that vouches for it, so that a power cut cannot
-            # separate them.
+            # The rest of the index is synced before the word that vouches for it, so that a power cut cannot separate
+            # them.
             self.sync()
         before = self.state, self.words[WORD_CHECKSUM]
         self._map[BOOT_ID_AT : BOOT_ID_AT + BOOT_ID_SIZE] = boot_id
@@ -283,12 +331,12 @@ class Index:
         try:
             self.sync()
         except SyncFailed:
-            # After the failure the system takes the page for clean: only another store makes it write the page again.
+            # After the failure the system considers the page clean: only another store makes it write the page again.
             self.state, self.words[WORD_CHECKSUM] = before
             raise
 
     def is_credible(self) -> bool:
-        """Returns whether the index can be trusted: one that was closed must match its checksum."""
+        """Returns whether the index can be trusted: an index that was closed must match its checksum."""
         return self.is_clean() or self.state in (STATE_OPEN, STATE_REPLACED, STATE_FAILED)
 
     def sync(self) -> None:
@@ -317,7 +365,7 @@ def _slot_bytes(fields: IndexFields, slot: Slot) -> bytes:
 
 
 def with_first(pairs: Mapping[str, str], number: int) -> dict[str, str]:
-    """Returns the pairs with the one that says that messages below `number` are deleted; without it for 0."""
+    """Returns the pairs with the one that marks messages below `number` as deleted; without it for 0."""
     others = {key: value for key, value in pairs.items() if key != FIRST_KEY}
     return {**others, FIRST_KEY: _first_value(number)} if number else others
 
@@ -326,17 +374,17 @@ def _first_value(number: int) -> str:
     return f"{number} {crc32c(str(number).encode()):08x}"
 
 
-def extension_bytes(extension: Mapping[str, str], version: int) -> bytes:
-    """Returns the pairs as they stand behind the header. Raises TooLarge if they do not fit there."""
+def extension_bytes(extension: Mapping[str, str], version: int, end: int = VISIBLE_AT) -> bytes:
+    """Returns the pairs as they follow the header. Raises TooLarge if they do not fit there, up to `end`."""
     parts: list[bytes] = []
     for key, value in extension.items():
         key_data = text_bytes("extension key", key, 255)
         value_data = text_bytes(f"extension value of {key!r}", value, INDEX_STATE_AT)
         if not key_data:
-            raise BadInput("an extension key has at least one byte")
+            raise BadInput("an extension key needs at least one byte")
         parts += (layout.EXTENSION_SIZES.pack(len(key_data), len(value_data)), key_data, value_data)
     data = b"".join(parts)
-    size_max = INDEX_STATE_AT - FIELDS[version].extension_at
+    size_max = end - FIELDS[version].extension_at
     if len(data) > size_max:
         raise TooLarge("the extension", len(data), size_max)
     return data
@@ -355,6 +403,7 @@ def index_bytes(
     state: int,
     writing: int = 0,
     recovered_us: int = 0,
+    visible: int | None = None,
 ) -> bytes:
     """Returns the bytes of a whole index file."""
     fields = FIELDS[version]
@@ -363,10 +412,34 @@ def index_bytes(
         head = layout.INDEX_HEADER.pack(2, count, blocks.start, flag, max_block_count, message_count)
     else:
         head = layout.INDEX_HEADER_V1.pack(1, count, blocks.start, flag, message_count)
-    head = (head + extension_bytes(extension, version)).ljust(INDEX_STATE_AT, b"\0")
+    # Up to the state: an earlier release may have stored an extension that leaves no room for `visible`.
+    head = (head + extension_bytes(extension, version, INDEX_STATE_AT)).ljust(INDEX_STATE_AT, b"\0")
     table = bytearray(max_block_count * fields.slot.size)
     for number, slot in enumerate(blocks.slots, blocks.start):
         position = number % max_block_count * fields.slot.size
         table[position : position + fields.slot.size] = _slot_bytes(fields, slot)
     checksum = crc32c(head + NATIVE_WORD.pack(synced) + bytes(table)) if state == STATE_CLEAN else 0
+    if visible is not None:
+        head = head[:VISIBLE_AT] + NATIVE_WORD.pack(visible + 1)
     return head + layout.INDEX_STATE.pack(state, checksum, synced, writing, 0, boot_id, recovered_us) + bytes(table)
+
+
+def slots_by_base(index: Index | None) -> dict[int, tuple[int, Slot]]:
+    """Returns block number and slot by base offset, as far as the old index can be trusted.
+
+    Stops at the first base offset that does not increase, because a power cut may keep the block count and lose the
+    last slot.
+    """
+    if index is None:
+        return {}
+    try:
+        blocks = index.blocks()
+    except CorruptRecord:
+        return {}
+    slots: dict[int, tuple[int, Slot]] = {}
+    last_base = -1
+    for number, slot in enumerate(blocks.slots, blocks.start):
+        if slot.base_offset <= last_base:
+            break
+        slots[slot.base_offset], last_base = (number, slot), slot.base_offset
+    return slots

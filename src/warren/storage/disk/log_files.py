@@ -57,7 +57,7 @@ class LogFiles:
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
         self.is_vouched = False
-        """Whether this process has seen the log whole, and its index was open ever since, except during a rest."""
+        """Whether this process has checked the log, and its index was open ever since, except during a rest."""
         self._end_at_rest: int | None = None
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
@@ -110,7 +110,7 @@ class LogFiles:
         try:
             file = self.filesystem.open(path, writable=self.writable)
         except FileNotFoundError as error:
-            raise NotALog(self.directory, "it has no index; opening it for writing makes one") from error
+            raise NotALog(self.directory, "it has no index; opening it for writing creates one") from error
         index = Index(file, writable=self.writable)
         if self._end_at_rest is not None:
             # If the volume was restored to an earlier state in the meantime, it shows an earlier end.
@@ -118,6 +118,8 @@ class LogFiles:
             self._end_at_rest = None
         if self.is_vouched:
             index.vouch()
+        # The master of a replicated store publishes what is committed, and reads more than that while it is promoted.
+        index.shows_all = self.filesystem.shipping is not None
         self.format = FORMATS[index.version]
         self._blocks.clear()
         self._index = index
@@ -125,13 +127,13 @@ class LogFiles:
         return index
 
     def vouch(self) -> None:
-        """Declares the log whole: as long as its index stays open, its published end is the true one."""
+        """Declares the log undamaged: as long as its index stays open, its published end is the true one."""
         if not self.is_vouched:
             self.index().vouch()
             self.is_vouched = True
 
     def is_vouched_by_anyone(self, index: Index) -> bool:
-        """Returns whether a process has had the log open since it was whole. If so, nothing of it can be lost."""
+        """Returns whether a process has had the log open since it was checked. If so, no part of it can be lost."""
         return self.is_vouched or index.is_vouched() is True
 
     def replace_index(self, data: bytes) -> Index:
@@ -142,8 +144,8 @@ class LogFiles:
         file.write(0, data)
         file.sync()
         if self._index is not None:
-            # Set before the new index exists, because a process that has the old one mapped looks for the new one from
-            # now on.
+            # Set before the new index exists, because a process that has the old one mapped then searches for the new
+            # one.
             self._index.state = STATE_REPLACED
         self.filesystem.replace(new_path, path)
         self.filesystem.sync_directory(self.directory)
@@ -180,6 +182,7 @@ class LogFiles:
             # append.
             writing=index.writing,
             recovered_us=index.recovered_us,
+            visible=index.visible,
         )
         blocks = self._blocks.copy()
         new_index = self.replace_index(data)
@@ -204,7 +207,7 @@ class LogFiles:
         return block
 
     def open_block(self, number: int) -> Block | None:
-        """Returns the block if it is open, else None."""
+        """Returns the block if it is open, otherwise None."""
         return self._blocks.get(number)
 
     def _open_block(self, number: int, slot: Slot, *, writable: bool) -> Block:
@@ -278,7 +281,9 @@ class LogFiles:
         return self._lock
 
     def rest(self) -> bool:
-        """Closes every file. Returns False, and keeps them, if a thread is writing or `before_rest` refuses."""
+        """Closes every file. Returns False, and keeps the files open, if a thread is writing or
+        `before_rest` refuses.
+        """
         if not self.mutex.acquire(blocking=False):
             return False
         try:
@@ -298,7 +303,7 @@ class LogFiles:
         self._readers.clear()
 
     def close(self) -> None:
-        """Closes every file for good."""
+        """Closes every file permanently."""
         self.is_closed = True
         self._drop()
         self._residents.leave(self)
@@ -306,7 +311,7 @@ class LogFiles:
     def after_fork(self) -> None:
         """Resets the child of a fork.
 
-        It reopens the files, and needs a new mutex: a thread of the parent may hold the old.
+        It reopens the files, and needs a new mutex, because a thread of the parent may hold the old one.
         """
         self.mutex = threading.Lock()
         self.in_child()

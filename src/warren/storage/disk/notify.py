@@ -1,8 +1,9 @@
-"""Wakes readers that wait for the published end to move: at once on Linux, by polling every few ms elsewhere.
+"""Wakes readers that wait for the published end to move: immediately on Linux, by polling every few ms on other
+systems.
 
 The word that a reader sleeps on is half of MessageCount in the mapped index, so one mechanism serves the threads of one
 process and other processes alike. A waiting reader stores the time until which it waits, and a writer rings only before
-that time. So a waiting process that is killed costs writers nothing after it.
+that time. So a waiting process that is killed costs writers nothing after that time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from typing import Final
 from warren.clock import Clock
 
 SLEEP_S_MAX: Final = 0.25
-"""The longest single sleep. Signals are served between two sleeps, and a lost ring delays a reader by no more."""
+"""The longest single sleep.
+
+Signals are handled between two sleeps, and a lost ring delays a reader by at most this time.
+"""
 POLL_S: Final = 0.002
 FUTEX_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAIT_ANY_NUMBER: Final = 449
@@ -47,7 +51,7 @@ class _Waiter(ctypes.Structure):
 
 @functools.cache
 def _futex() -> tuple[ctypes._FuncPointer, int] | None:
-    """Returns the system call and its number, or None if this machine has none that we know."""
+    """Returns the system call and its number, or None if this machine has none that we support."""
     number = FUTEX_NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
     if number is None:
         return None
@@ -64,11 +68,11 @@ class Bell:
         self._word = ctypes.c_uint32.from_buffer(view, position) if self._futex else None
 
     def value(self) -> int:
-        """Returns the value to pass to `sleep`. The caller takes it before it checks whether it has to sleep."""
+        """Returns the value to pass to `sleep`. The caller reads it before it checks whether it has to sleep."""
         return self._word.value if self._word is not None else 0
 
     def sleep(self, value: int, seconds: float) -> None:
-        """Returns when the word is no longer `value`, when it rings, or after `seconds`, whichever comes first."""
+        """Returns when the word is no longer `value`, when it rings, or after `seconds`: the first of these."""
         if self._futex is None or self._word is None:
             self._clock.sleep(min(POLL_S, seconds))
             return
@@ -78,7 +82,7 @@ class Bell:
         call(number, ctypes.byref(self._word), FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
 
     def waiter(self, value: int) -> _Waiter | None:
-        """Returns what `sleep_on_any` waits for, or None if the system cannot sleep on the word."""
+        """Returns the argument for `sleep_on_any`, or None if the system cannot sleep on the word."""
         if self._word is None:
             return None
         return _Waiter(value, ctypes.addressof(self._word), FUTEX_32_BITS, 0)
@@ -91,7 +95,7 @@ class Bell:
 
 
 def sleep_on_any(bells: Sequence[tuple[Bell, int]], seconds: float, clock: Clock) -> None:
-    """Returns when one of the words has another value than given, when one rings, or after `seconds`."""
+    """Returns when one of the words has a value other than given, when one rings, or after `seconds`."""
     waiters = [waiter for bell, value in bells if (waiter := bell.waiter(value)) is not None]
     futex = _futex()
     if futex is None or len(waiters) < len(bells) or not 0 < len(waiters) <= FUTEX_WAIT_ANY_MAX:

@@ -24,7 +24,7 @@ class Resident(Protocol):
         ...
 
     def rest(self) -> bool:
-        """Closes the files. Returns False, and keeps them, if they are in use."""
+        """Closes the files. Returns False, and keeps the files open, if they are in use."""
         ...
 
     def after_fork(self) -> None:
@@ -43,8 +43,17 @@ class Failed(Protocol):
         ...
 
 
+class _Resting(threading.local):
+    """Whether this thread lets residents close their files."""
+
+    is_under_way = False
+
+
 class Residents:
-    """The logs with open files. The log that opened files first closes its files first. Any thread may call."""
+    """The logs with open files. When files must be closed, the log that opened its files first closes them first.
+
+    Any thread may call.
+    """
 
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max
@@ -58,13 +67,17 @@ class Residents:
         self._lock = threading.RLock()
         self._order: OrderedDict[int, tuple[weakref.ref[Resident], int]] = OrderedDict()
         self._open = 0
+        self._resting = _Resting()
 
     def register(self, resident: Resident) -> None:
         """Registers `resident`, so that its `after_fork` is called in a forked child even if it has no open files."""
         self._everybody.add(resident)
 
     def admit(self, resident: Resident) -> None:
-        """Counts the files of `resident` again. If the process has too many open, other residents close theirs."""
+        """Counts the files of `resident` again. If the process has too many open, other residents close theirs.
+
+        A resident may open files in order to close: those are counted, and let no further resident close.
+        """
         key, count = id(resident), resident.file_count
         with self._lock:
             reference, count_before = self._order.get(key, (None, 0))
@@ -74,12 +87,18 @@ class Residents:
             excess = self._open - self._files_max
             # Copied in one step, because a resident that is garbage-collected in between leaves the order.
             order = list(self._order.values()) if excess > 0 else []
-            candidates = [known() for known, _ in order]
-        for candidate in candidates:
-            if self._open <= self._files_max:
-                return
-            if candidate is not None and candidate is not resident and candidate.rest():
-                self._take_out(id(candidate))
+            candidates = [each() for each, _ in order]
+        if not candidates or self._resting.is_under_way:
+            return
+        self._resting.is_under_way = True
+        try:
+            for candidate in candidates:
+                if self._open <= self._files_max:
+                    return
+                if candidate is not None and candidate is not resident and candidate.rest():
+                    self._take_out(id(candidate))
+        finally:
+            self._resting.is_under_way = False
 
     def leave(self, resident: Resident) -> None:
         """Notes that `resident` closed all its files."""

@@ -9,6 +9,10 @@ from typing import Final
 from warren.errors import BadInput
 from warren.limits import READER_NAME_SIZE_MAX
 
+EPOCHS_PATH: Final = "replication/epochs.json"
+"""In the directory of a store that is, or was, replicated: the epochs of its masters."""
+LOG_DEPTH_MAX: Final = 5
+"""How many directories below its store a log may lie."""
 BLOCK_SUFFIXES: Final = {1: ".zbus", 2: ".block"}
 READER_SUFFIX: Final = ".reader"
 
@@ -18,7 +22,7 @@ def index_path(directory: str) -> str:
 
 
 def new_index_path(directory: str) -> str:
-    """Returns where a new index is written before it replaces the old one."""
+    """Returns the path of a new index before it replaces the old one."""
     return os.path.join(directory, "index.new")
 
 
@@ -53,3 +57,21 @@ def reader_path(directory: str, name: str) -> str:
 def reader_name(name: str) -> str | None:
     """Returns the name of the reader whose file is called `name`, or None for any other file."""
     return name[: -len(READER_SUFFIX)] if name.endswith(READER_SUFFIX) else None
+
+
+def epochs_file(store: str) -> str:
+    return os.path.join(store, *EPOCHS_PATH.split("/"))
+
+
+def master_file(store: str) -> str:
+    """The address of the master, in the directory of a replica."""
+    return os.path.join(store, "replication", "master")
+
+
+def stores_above(directory: str) -> list[str]:
+    """Returns the directories that may be the store of the log in `directory`, the nearest first."""
+    stores, at = [], os.path.dirname(os.path.abspath(directory))
+    for _ in range(LOG_DEPTH_MAX):
+        stores.append(at)
+        at = os.path.dirname(at)
+    return stores

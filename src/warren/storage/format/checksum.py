@@ -1,4 +1,4 @@
-"""CRC-32C, from one place: the only checksum in Warren's files."""
+"""CRC-32C, the only checksum in Warren's files. Every module gets it from here."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _zeros_behind(doublings: int) -> ChecksumChange:
 
 
 def _change(columns: list[int]) -> ChecksumChange:
-    """Returns the tables of a change from the value that each single bit becomes."""
+    """Returns the tables of a change, given the value that each single bit becomes."""
 
     def table(start: int) -> array[int]:
         changed = array("I", [0])

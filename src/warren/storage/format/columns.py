@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,8 @@ from warren.storage.format.tags import TagFilter
 
 Ends = npt.NDArray[np.uint32]
 ALL_ROWS: Final = slice(None)
+MADE_AT_ONCE: Final = 8192
+"""How many messages one call makes: 65,536 would take 25 ms, in which no other thread can run."""
 END: Final = np.dtype("<u4")
 TAG_CODE: Final = np.dtype("<u2")
 PRESENT: Final = np.dtype("u1")
@@ -66,7 +68,7 @@ class Batch(NamedTuple):
 class Columns:
     """The columns of `count` consecutive messages: sections of bytes, converted to Python values on request.
 
-    The sections of a batch are views of `area`, which may lie in a mapped file. Only what a method returns is copied.
+    The sections of a batch are views of `area`, which may be in a mapped file. Only the results of methods are copied.
     """
 
     def __init__(self, area: bytes | memoryview, count: int) -> None:
@@ -74,7 +76,7 @@ class Columns:
         self._sections = _read_table(area)
         self.kinds = list(self._sections)
         if SECTION_BODY_ENDS not in self or SECTION_BODIES not in self:
-            raise Damage(0, "a batch without bodies")
+            raise Damage(0, "the batch has no bodies")
 
     def __contains__(self, kind: int) -> bool:
         return kind in self._sections
@@ -104,7 +106,7 @@ class Columns:
         return ends
 
     def blobs(self, kind: int, rows: RowSelection = ALL_ROWS) -> Blobs:
-        """Returns the pieces of the section behind `kind`, divided by the section of ends `kind`."""
+        """Returns the pieces of the section after `kind`, divided by the section of ends `kind`."""
         ends = self.ends(kind).astype(np.int64)
         return Blobs(self.section(kind + 1), ends[:-1][rows], ends[1:][rows])
 
@@ -123,7 +125,7 @@ class Columns:
         """Returns for each message the place of its tag in the dictionary, which has `tag_count` tags."""
         codes = self.array(SECTION_TAG_CODES, TAG_CODE)
         if int(codes.max()) >= tag_count:
-            raise Damage(0, f"a tag code that is not below {tag_count}")
+            raise Damage(0, f"a tag code is not below {tag_count}")
         return codes
 
     def keys_present(self) -> npt.NDArray[np.bool_] | None:
@@ -160,14 +162,14 @@ def _numbers_in(section: bytes | memoryview, kind: int, dtype: np.dtype[Any], co
 
 
 def unpack_tags(section: bytes | memoryview) -> list[str]:
-    """Returns the tags of a dictionary, in which each stands behind its size."""
+    """Returns the tags of a dictionary, in which each tag follows its size."""
     data, tags, position = bytes(section), [], 0
     while position < len(data):
         tag_at = position + 1
         position = tag_at + data[position]
         tags.append(decoded(data[tag_at:position]))
     if position != len(data):
-        raise Damage(0, "a tag passes the end of the dictionary")
+        raise Damage(0, "a tag exceeds the end of the dictionary")
     return tags
 
 
@@ -180,9 +182,9 @@ def decoded(data: bytes | memoryview) -> str:
 
 
 def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
-    """Returns where each section lies. Raises Damage if one does not lie within the area."""
+    """Returns the position of each section. Raises Damage if a section exceeds the area."""
     if len(area) < COLUMNS_HEAD.size:
-        raise Damage(0, "no table of sections")
+        raise Damage(0, "there is no table of sections")
     section_count, _ = COLUMNS_HEAD.unpack_from(area)
     position = COLUMNS_HEAD.size + section_count * SECTION.size
     if section_count > SECTION_COUNT_MAX or position > len(area):
@@ -190,14 +192,14 @@ def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
     places: dict[int, tuple[int, int]] = {}
     for kind, size in SECTION.iter_unpack(area[COLUMNS_HEAD.size : position]):
         if position + size > len(area):
-            raise Damage(position, f"section {kind} passes the end of its record")
+            raise Damage(position, f"section {kind} exceeds the end of its record")
         places[kind] = (position, position + size)
         position += aligned(size)
     return places
 
 
 def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter | None) -> RowSelection | None:
-    """Returns which of the rows pass the filter, or None if none does. Matches a tag that many messages have once.
+    """Returns which of the rows pass the filter, or None if none does. Matches a tag that many messages share once.
 
     `shared_tag` is the tag of all messages if the batch has no tags for single ones.
     """
@@ -249,5 +251,14 @@ def messages(record: DiskMessage, columns: Columns, rows: RowSelection, *, topic
         bodies,
         repeat(0),
     )
+    return made_of(fields)
+
+
+def made_of(fields: Iterator[tuple[Any, ...]]) -> list[Message]:
+    """Returns messages with these fields, MADE_AT_ONCE in one call, which holds the interpreter."""
     # `tuple.__new__` over a zip of columns makes a Message in a third of the time of a call of Message.
-    return list(map(tuple.__new__, repeat(Message), fields))
+    messages = made = list(map(tuple.__new__, repeat(Message, MADE_AT_ONCE), fields))
+    while len(made) == MADE_AT_ONCE:
+        made = list(map(tuple.__new__, repeat(Message, MADE_AT_ONCE), fields))
+        messages += made
+    return messages

@@ -1,4 +1,4 @@
-"""Compresses and decompresses bodies. The size that a body unpacks to is checked before memory is allocated."""
+"""Compresses and decompresses bodies. The unpacked size of a body is checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def compression_code(name: str) -> int:
 
 def compress(data: bytes, code: int) -> bytes | None:
     """Returns the raw size and the compressed bytes, or None if that would not be smaller."""
-    # Imported here, because most logs are not compressed, and importing PyArrow takes longer than opening a log.
+    # Imported here because most logs are not compressed, and importing PyArrow takes longer than opening a log.
     import pyarrow
 
     packed: bytes = pyarrow.compress(data, codec=COMPRESSIONS[code], asbytes=True)
@@ -29,7 +29,7 @@ def compress(data: bytes, code: int) -> bytes | None:
 def decompress(data: bytes | memoryview, code: int) -> bytes:
     """Returns the decompressed bytes. Raises ValueError if `compress` cannot have made `data`.
 
-    Raises NeedsMemory if the thread may not read so many bytes.
+    Raises NeedsMemory if the thread may not read that many bytes.
     """
     import pyarrow
 
@@ -42,10 +42,10 @@ def decompress(data: bytes | memoryview, code: int) -> bytes:
         use_allowance(raw_size)
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data[RAW_SIZE.size :]), COMPRESSIONS[code])
-        # Reads one byte more than the record says, to find out whether it says too little.
+        # Reads one byte more than the record says, to detect a size that is too small.
         raw: bytes = stream.read(raw_size + 1)
     except OSError as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
     if len(raw) != raw_size:
-        raise ValueError(f"{len(raw)} bytes when unpacked, but {raw_size} were promised")
+        raise ValueError(f"{len(raw)} bytes when unpacked, but expected {raw_size}")
     return raw

@@ -1,7 +1,8 @@
-"""A Kafka record batch as the body of a record: stored as a client sent it, and returned the same."""
+"""A Kafka record batch as the body of a record: stored as a client sent it, and returned unchanged."""
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Mapping
 from typing import Final
@@ -35,6 +36,7 @@ from warren.storage.format.layout import (
 )
 from warren.storage.format.limits import MARKER_SIZE_MAX, RAW_SIZE_MAX
 from warren.storage.format.record import Packed
+from warren.storage.format.slices import together
 
 BatchBytes = bytes | bytearray | memoryview
 GZIP_WINDOW: Final = 31
@@ -43,15 +45,17 @@ SNAPPY_SIZE_BYTES_MAX: Final = 5
 SNAPPY_RATIO_MAX: Final = 22
 """Three bytes of snappy unpack to at most 64."""
 RATIOS_MAX: Final[Mapping[str, int]] = {"none": 1, "gzip": 1032, "snappy": SNAPPY_RATIO_MAX, "lz4": 255}
-"""How many bytes one byte unpacks to at most: two bits of deflate to 258, and a length byte of lz4 to 255."""
+"""How many bytes one byte unpacks to at most: for deflate two bits unpack to 258, for lz4 a length byte to 255."""
 ZSTD_BLOCK_SIZE_MAX: Final = 128 << 10
 """The largest size that one compressed block of zstd unpacks to."""
 ZSTD_BLOCKS_MAX: Final = 4096
-"""With more blocks than this it is faster to unpack them than to read the head of each."""
+"""If there are more blocks than this, it is faster to unpack them than to read the head of each."""
 UNPACKED_SIZE_FIRST: Final = 64 << 10
 UNPACKED_RATIO: Final = 4
 UNPACKED_STEP_MAX: Final = 4 << 20
-"""Content is unpacked in pieces: the two above estimate the size of the first one, and this is the largest."""
+"""Content is unpacked in pieces. The two sizes above estimate the first piece, and this is the largest."""
+UNPACKED_IN_PLACE_MIN: Final = 8 << 20
+"""Content of at least this size is unpacked into memory that never moves."""
 
 
 class UnpacksToMore(ValueError):
@@ -101,14 +105,18 @@ def pack_kafka_in_place(area: memoryview, batch_at: int, head: KafkaBatchHead) -
     return Packed(payload, crc32c_joined(before, head.checksum, checked_size), head.record_count)
 
 
-def numbered(batch: memoryview, number: int) -> tuple[bytes, memoryview]:
-    """Returns the batch with `number` as its base offset: its first bytes, and the others, which are not copied."""
-    _, length, leader_epoch = KAFKA_BATCH_START.unpack_from(batch)
+def numbered(batch: memoryview, number: int, leader_epoch: int | None = None) -> tuple[bytes, memoryview]:
+    """Returns the batch with `number` as its base offset: its first bytes, and the rest, which is not copied.
+
+    It has its own epoch of a leader, unless another one is given: no checksum covers it.
+    """
+    _, length, own_epoch = KAFKA_BATCH_START.unpack_from(batch)
+    leader_epoch = own_epoch if leader_epoch is None else leader_epoch
     return KAFKA_BATCH_START.pack(number, length, leader_epoch), batch[KAFKA_BATCH_START.size :]
 
 
 def records_of(batch: BatchBytes, count: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
-    """Returns the unpacked records of a batch, one behind the other. Raises ValueError if they cannot be unpacked.
+    """Returns the unpacked records of a batch, one after the other. Raises ValueError if they cannot be unpacked.
 
     Raises UnpacksToMore if they have more than `size_max` bytes, and allocates no more memory than that.
     """
@@ -119,13 +127,13 @@ def records_of(batch: BatchBytes, count: int, size_max: int = RAW_SIZE_MAX) -> b
 def head_of(batch: BatchBytes, count: int) -> KafkaBatchHead:
     """Returns the head of a batch of `count` records.
 
-    Raises ValueError if it does not fit: the broker stores no such batch.
+    Raises ValueError if it does not match the count. The broker stores no such batch.
     """
     if len(batch) < KAFKA_BATCH_HEAD.size:
-        raise ValueError("no head of a Kafka batch")
+        raise ValueError("there is no head of a Kafka batch")
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
     if head.magic != KAFKA_MAGIC or head.batch_length != len(batch) - KAFKA_LENGTH_END or head.record_count != count:
-        raise ValueError("the head of the Kafka batch does not fit its record")
+        raise ValueError("the head of the Kafka batch does not match its record")
     if head.attributes & KAFKA_COMPRESSION >= len(KAFKA_COMPRESSIONS):
         raise ValueError(f"unknown compression {head.attributes & KAFKA_COMPRESSION}")
     return head
@@ -151,7 +159,7 @@ def decompress(data: memoryview, code: int, size_max: int = RAW_SIZE_MAX) -> byt
 
 
 def unpacked_size_bound(data: memoryview, code: int) -> int | None:
-    """Returns an upper bound of the unpacked size of compressed records, or None if only unpacking finds one.
+    """Returns an upper bound of the unpacked size of compressed records, or None if only unpacking shows it.
 
     Costs about a microsecond. It trusts no size that the client wrote: each codec has a largest ratio, except zstd, for
     which the heads of its blocks are read.
@@ -190,60 +198,111 @@ def _zstd_size_bound(data: memoryview) -> int | None:
 
 
 def _unzip(data: memoryview, size_max: int) -> bytes | memoryview:
-    unpacker, room = zlib.decompressobj(GZIP_WINDOW), size_max + 1
-    raw, rest = bytearray(), data
+    unpacker, raw = zlib.decompressobj(GZIP_WINDOW), _Unpacked(size_max + 1, len(data) * RATIOS_MAX["gzip"])
+    rest, fed = b"", 0
     try:
-        # Grown in place, because joining pieces at the end would take twice the memory.
-        while len(raw) < room and (piece := unpacker.decompress(rest, min(room - len(raw), UNPACKED_STEP_MAX))):
-            raw += piece
-            rest = memoryview(unpacker.unconsumed_tail)
+        while raw.room and not unpacker.eof:
+            if not rest:
+                # In steps too, because each call copies the rest of what it got.
+                rest, fed = bytes(data[fed : fed + UNPACKED_STEP_MAX]), fed + UNPACKED_STEP_MAX
+            piece = unpacker.decompress(rest, min(raw.room, UNPACKED_STEP_MAX))
+            rest = unpacker.unconsumed_tail
+            if not piece and not rest and fed >= len(data):
+                break
+            raw.add(piece)
     except zlib.error as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
-    if not bool(unpacker.eof) and len(raw) <= size_max:
-        raise ValueError("gzip's bytes end too early")
-    return memoryview(raw)
+    if not bool(unpacker.eof) and raw.size <= size_max:
+        raise ValueError("the bytes of gzip end too early")
+    return raw.content()
 
 
 def _unframe(data: memoryview, name: str, size_max: int) -> bytes | memoryview:
     """Returns the content of a frame of lz4 or zstd."""
-    # Imported here, because importing PyArrow takes longer than opening a log.
+    # Imported here because importing PyArrow takes longer than opening a log.
     import pyarrow
 
     room, step = size_max + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
-        # The format does not say how large the content is, and a buffer allocates all of its memory when it is made.
+        # The format does not store the size of the content, and a buffer allocates all of its memory when it is
+        # created.
         first: bytes = stream.read(min(step, room, UNPACKED_STEP_MAX))
         piece: bytes = stream.read(min(2 * step, room - len(first), UNPACKED_STEP_MAX))
         if not piece:
             return first
-        raw = bytearray(first)
+        raw = _Unpacked(room, unpacked_size_bound(data, KAFKA_COMPRESSIONS.index(name)))
+        raw.add(first)
         del first
         while piece:
-            raw += piece
+            raw.add(piece)
             step *= 2
-            piece = stream.read(min(step, room - len(raw), UNPACKED_STEP_MAX))
+            piece = stream.read(min(step, raw.room, UNPACKED_STEP_MAX))
     except OSError as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
-    return memoryview(raw)
+    return raw.content()
 
 
-def _unsnap(data: memoryview, size_max: int) -> bytes:
-    """Returns what snappy packed, in one piece, or in several as Kafka's Java client writes them."""
+class _Unpacked:
+    """Content that is unpacked piece by piece, up to a size. It takes the memory of what was added, and no more.
+
+    Large content lies in memory of its own, which has room for all that may come: the system gives a page when it is
+    written first. Bytes that grow would be moved while the interpreter is held, for 30 ms if they are 100 MB. `bound`
+    is an upper bound of the content, if one is known.
+    """
+
+    def __init__(self, size_max: int, bound: int | None) -> None:
+        self._size_max = size_max
+        self._mapped_size = size_max if bound is None else min(bound, size_max)
+        self._data: bytearray | mmap.mmap = bytearray()
+        self.size = 0
+
+    @property
+    def room(self) -> int:
+        """How many bytes may still be added."""
+        return self._size_max - self.size
+
+    def add(self, piece: bytes) -> None:
+        end = self.size + len(piece)
+        if isinstance(self._data, bytearray):
+            if end < UNPACKED_IN_PLACE_MIN:
+                self._data += piece
+                self.size = end
+                return
+            small, self._data = self._data, _memory_of(max(self._mapped_size, end))
+            self._data[: self.size] = small
+        self._data[self.size : end] = piece
+        self.size = end
+
+    def content(self) -> memoryview:
+        return memoryview(self._data)[: self.size]
+
+
+def _memory_of(size: int) -> mmap.mmap:
+    """Returns memory for `size` bytes. Raises MemoryError if there is not enough."""
+    try:
+        return mmap.mmap(-1, size)
+    except OSError as error:
+        # An OSError would be taken for data that cannot be unpacked.
+        raise MemoryError(f"{size} bytes") from error
+
+
+def _unsnap(data: memoryview, size_max: int) -> bytes | memoryview:
+    """Returns the content that snappy packed, in one piece, or in several as Kafka's Java client writes them."""
     if len(data) < XERIAL_HEAD.size or bytes(data[: len(XERIAL_NAME)]) != XERIAL_NAME:
         return _unsnap_piece(data, size_max)
-    pieces, position, room = [], XERIAL_HEAD.size, size_max
+    pieces, position, room = list[bytes](), XERIAL_HEAD.size, size_max
     while position < len(data):
         if position + XERIAL_SIZE.size > len(data):
-            raise ValueError("a size passes the end")
+            raise ValueError("a size exceeds the end")
         (size,) = XERIAL_SIZE.unpack_from(data, position)
         position += XERIAL_SIZE.size
         if not 0 <= size <= len(data) - position:
-            raise ValueError(f"a piece of {size} bytes passes the end")
+            raise ValueError(f"a piece of {size} bytes exceeds the end")
         piece = _unsnap_piece(data[position : position + size], room)
         pieces.append(piece)
         position, room = position + size, room - len(piece)
-    return b"".join(pieces)
+    return together(pieces, size_max - room)
 
 
 def _unsnap_piece(data: memoryview, room: int) -> bytes:

@@ -1,11 +1,10 @@
-"""The messages of a Kafka batch as the columns of one of Warren's own batches: a reader reads both alike."""
+"""The messages of a Kafka batch as the columns of a batch of Warren, so that a reader reads both in the same way."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from warren.message import NO_CORR_OFFSET
 from warren.storage.format.allowance import UNASKED_SIZE_MAX, unpacked_size_max, use_allowance
@@ -33,7 +32,7 @@ from warren.storage.format.layout import (
 )
 from warren.storage.format.limits import HEADERS_SIZE_MAX, ID_SIZE_MAX, RAW_SIZE_MAX, TAG_SIZE_MAX
 from warren.storage.format.record import Damage, DiskMessage, Unreadable
-from warren.storage.format.slices import WINDOW_SIZE_MAX, Blobs, Positions, RowSelection, copied
+from warren.storage.format.slices import Blobs, Positions, RowSelection, copied, slices_of, together
 
 TAG_HEADER: Final = b"warren.tag"
 ID_HEADER: Final = b"warren.id"
@@ -43,10 +42,15 @@ LEFT_OUT_HEADER: Final = b"warren.headers-left-out"
 HEADER_NAME_SIZE_MAX: Final = 255
 TAGS_MAX: Final = 1 << 16
 CORR_OFFSET_DIGITS_MAX: Final = 19
+HEADERS_AT_ONCE: Final = 8192
+"""Of how many messages the headers are read in one slice."""
+PARSED_MAX: Final = HEADERS_AT_ONCE
+"""How many headers are kept to be found again. To free those of a million messages would hold the interpreter for 80
+ms."""
 
 
 def columns_of(record: DiskMessage) -> Columns:
-    """Returns the columns of a record that holds a batch, whatever its codec. Raises Damage if they make no sense.
+    """Returns the columns of a record that holds a batch, for any codec. Raises Damage if they make no sense.
 
     Raises Unreadable if they are a Kafka batch that no reader can unpack.
     """
@@ -69,7 +73,8 @@ class KafkaColumns(Columns):
         try:
             self._area = _unpacked(batch, count)
             self._places = places = find_places(self._area, count)
-            self._made = _made_of_headers(copied(self._area), places) if _has_headers(places) else {}
+            has_headers = places.header_counts.any() or (places.value_starts < 0).any()
+            self._made = _made_of_headers(copied(self._area), places) if has_headers else {}
         except (ValueError, IndexError) as error:
             raise Unreadable(0, str(error) or "headers that pass the end") from error
         self._blobs = {SECTION_BODY_ENDS: _blobs(self._area, places.value_starts, places.value_ends)}
@@ -90,11 +95,11 @@ class KafkaColumns(Columns):
     def section(self, kind: int) -> bytes | memoryview:
         """Returns the bytes of a section, which is made on request."""
         if kind in (SECTION_BODIES, SECTION_KEYS):
-            return _side_by_side(self._blobs[kind - 1])
+            return self._blobs[kind - 1].side_by_side()
         return self._made.get(kind, b"")
 
     def ends(self, kind: int) -> Ends:
-        """Returns where the pieces of the next section end, with a 0 first."""
+        """Returns the ends of the pieces of the next section, with a 0 first."""
         if kind not in self._blobs:
             return super().ends(kind)
         _, starts, ends = self._blobs[kind]
@@ -108,14 +113,14 @@ class KafkaColumns(Columns):
 
 
 def _unpacked(batch: bytes | memoryview, count: int) -> bytes | memoryview:
-    """Returns the records of a batch. Raises NeedsMemory if the thread may not read so many bytes."""
+    """Returns the records of a batch. Raises NeedsMemory if the thread may not read that many bytes."""
     size_max = unpacked_size_max()
     try:
         area = records_of(batch, count, size_max)
     except UnpacksToMore:
         if size_max == RAW_SIZE_MAX:
             raise
-        # The bound of zstd is close to the size; those of the other codecs say little.
+        # The bound of zstd is close to the size; those of the other codecs are not.
         code = head_of(batch, count).attributes & KAFKA_COMPRESSION
         is_close = KAFKA_COMPRESSIONS[code] == "zstd"
         bound = unpacked_size_bound(memoryview(batch)[KAFKA_BATCH_HEAD.size :], code) if is_close else None
@@ -135,18 +140,7 @@ def _blobs(area: bytes | memoryview, starts: Positions, ends: Positions) -> Blob
     return Blobs(area, starts, ends)
 
 
-def _side_by_side(blobs: Blobs) -> bytes:
-    size = blobs.size_of_all()
-    if size and size <= WINDOW_SIZE_MAX:
-        return blobs.windows(size).tobytes()
-    return b"" if size == 0 else b"".join(blobs.to_list())
-
-
 # --- Headers ---
-
-
-def _has_headers(places: RecordPlaces) -> bool:
-    return bool(places.header_counts.any() or (places.value_starts < 0).any())
 
 
 class _HeaderFields(NamedTuple):
@@ -162,36 +156,75 @@ NO_FIELDS: Final = _HeaderFields(b"", b"", NO_CORR_OFFSET, b"")
 
 
 def _made_of_headers(data: bytes, places: RecordPlaces) -> dict[int, bytes | memoryview]:
-    """Returns the sections of tags, ids, corr_offsets and headers, made from the headers of the messages."""
+    """Returns the sections of tags, ids, corr_offsets and headers, built from the headers of the messages."""
     count = len(places.ends)
-    fields_of_rows = [NO_FIELDS] * count
     tags = {b"": 0}
-    # Many messages of a batch have the same headers: equal ones are parsed once.
-    known: dict[tuple[int, bool, bytes], _HeaderFields] = {}
+    # Many messages of a batch have the same headers: equal ones are parsed once, if they are not too many.
+    parsed: dict[tuple[int, bool, bytes], _HeaderFields] = {}
+    codes, corr_offsets = np.zeros(count, TAG_CODE), np.empty(count, CORR_OFFSET)
+    ids, headers = _MadePieces(count), _MadePieces(count)
+    # Slices, because a call for a million rows would hold the interpreter for 50 ms.
+    for rows in slices_of(count, HEADERS_AT_ONCE):
+        if len(parsed) > PARSED_MAX:
+            parsed.clear()
+        fields = _fields_of(data, RecordPlaces._make(column[rows] for column in places), parsed, tags)
+        codes[rows] = [tags[one.tag] for one in fields]
+        corr_offsets[rows] = [one.corr_offset for one in fields]
+        ids.add(rows, [one.id for one in fields])
+        headers.add(rows, [one.headers for one in fields])
+    made: dict[int, bytes | memoryview] = {}
+    if len(tags) > 1:
+        made[SECTION_TAG_CODES] = codes.tobytes()
+        made[SECTION_TAGS] = b"".join(bytes((len(tag),)) + tag for tag in tags)
+    if ids.size:
+        made[SECTION_ID_ENDS], made[SECTION_IDS] = ids.ends(), ids.joined()
+    if headers.size:
+        made[SECTION_HEADERS_ENDS], made[SECTION_HEADERS] = headers.ends(), headers.joined()
+    if (corr_offsets != NO_CORR_OFFSET).any():
+        made[SECTION_CORR_OFFSETS] = corr_offsets.tobytes()
+    return made
+
+
+def _fields_of(
+    data: bytes, places: RecordPlaces, parsed: dict[tuple[int, bool, bytes], _HeaderFields], tags: dict[bytes, int]
+) -> list[_HeaderFields]:
+    """Returns the fields of each of these messages. Adds new ones to `parsed`, and new tags to `tags`."""
+    fields = [NO_FIELDS] * len(places.ends)
     rows = np.flatnonzero((places.header_counts > 0) | (places.value_starts < 0))
     columns = (places.headers_at, places.header_counts, places.ends, places.value_starts)
     for row, at, header_count, end, value_at in zip(
         rows.tolist(), *(one[rows].tolist() for one in columns), strict=True
     ):
         same = (header_count, value_at < 0, data[at:end])
-        known_headers = known.get(same)
+        known_headers = parsed.get(same)
         if known_headers is None:
-            known_headers = known[same] = _header_fields(_read_headers(data, at, header_count, end), value_at < 0, tags)
-        fields_of_rows[row] = known_headers
-    made: dict[int, bytes | memoryview] = {}
-    if len(tags) > 1:
-        codes = np.fromiter([tags[one.tag] for one in fields_of_rows], TAG_CODE, count)
-        made[SECTION_TAG_CODES] = codes.tobytes()
-        made[SECTION_TAGS] = b"".join(bytes((len(tag),)) + tag for tag in tags)
-    ids, headers = [one.id for one in fields_of_rows], [one.headers for one in fields_of_rows]
-    if any(ids):
-        made[SECTION_ID_ENDS], made[SECTION_IDS] = _ends(ids), b"".join(ids)
-    if any(headers):
-        made[SECTION_HEADERS_ENDS], made[SECTION_HEADERS] = _ends(headers), b"".join(headers)
-    corr_offsets: npt.NDArray[np.int64] = np.fromiter([one.corr_offset for one in fields_of_rows], CORR_OFFSET, count)
-    if (corr_offsets != NO_CORR_OFFSET).any():
-        made[SECTION_CORR_OFFSETS] = corr_offsets.tobytes()
-    return made
+            known_headers = parsed[same] = _header_fields(
+                _read_headers(data, at, header_count, end), value_at < 0, tags
+            )
+        fields[row] = known_headers
+    return fields
+
+
+class _MadePieces:
+    """A section of pieces, one for each row, that is made slice by slice."""
+
+    def __init__(self, count: int) -> None:
+        self._sizes = np.zeros(count + 1, np.int64)
+        self._joined: list[bytes | memoryview] = []
+        self.size = 0
+
+    def add(self, rows: slice, pieces: list[bytes]) -> None:
+        sizes = self._sizes[rows.start + 1 : rows.stop + 1]
+        sizes[:] = list(map(len, pieces))
+        size = int(sizes.sum())
+        self._joined.append(together(pieces, size))
+        self.size += size
+
+    def ends(self) -> bytes:
+        return np.cumsum(self._sizes).astype(END).tobytes()
+
+    def joined(self) -> bytes | memoryview:
+        return together(self._joined, self.size)
 
 
 def _header_fields(headers: dict[bytes, bytes], is_null: bool, tags: dict[bytes, int]) -> _HeaderFields:
@@ -200,12 +233,6 @@ def _header_fields(headers: dict[bytes, bytes], is_null: bool, tags: dict[bytes,
     if is_null:
         headers[NULL_BODY_HEADER] = b""
     return _HeaderFields(tag, id, corr_offset, _pack_headers(headers))
-
-
-def _ends(pieces: list[bytes]) -> bytes:
-    ends = np.zeros(len(pieces) + 1, END)
-    np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=ends[1:])
-    return ends.tobytes()
 
 
 def _read_headers(data: bytes, position: int, count: int, end: int) -> dict[bytes, bytes]:
@@ -248,11 +275,11 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _tag(headers: dict[bytes, bytes], known: dict[bytes, int]) -> bytes:
-    if TAG_HEADER not in headers or (headers[TAG_HEADER] not in known and len(known) >= TAGS_MAX):
+def _tag(headers: dict[bytes, bytes], codes: dict[bytes, int]) -> bytes:
+    if TAG_HEADER not in headers or (headers[TAG_HEADER] not in codes and len(codes) >= TAGS_MAX):
         return b""
     tag = _text(headers, TAG_HEADER, TAG_SIZE_MAX)
-    known.setdefault(tag, len(known))
+    codes.setdefault(tag, len(codes))
     return tag
 
 
@@ -265,9 +292,9 @@ def _corr_offset(headers: dict[bytes, bytes]) -> int:
 
 
 def _pack_headers(headers: dict[bytes, bytes]) -> bytes:
-    """Returns the headers as in the head of a single record.
+    """Returns the headers in the form that they have in the head of a single record.
 
-    Leaves out what does not fit, and adds how many were left out.
+    Omits headers that do not fit, and adds how many were omitted.
     """
     fitting = {
         name: value

@@ -1,4 +1,4 @@
-"""Every struct on disk, declared once, beside the tuple it unpacks to.
+"""Every struct on disk, declared once, next to the tuple that it unpacks to.
 
 To change one: raise the version, keep the old declaration for its readers, and add a file written by the old code to
 the tests. `docs/formats.md` shows the same tables, and a test compares the two.
@@ -54,12 +54,13 @@ class IndexHeader(NamedTuple):
 
 
 class IndexState(NamedTuple):
-    """The last 64 bytes of the header in both versions: how the log was left, in native byte order.
+    """The last 64 bytes of the header in both versions: the state of the log, in native byte order.
 
     `state` is one of the STATE values. `checksum` covers a cleanly closed index. Every message below the number
     `synced` is on disk. `writing` is the process in the middle of an append. `waiting` is the time in µs until which a
-    reader waits to be woken. `boot_id` identifies the start of the machine that the rest belongs to. `recovered` is the
-    time in µs of the last recovery at which no other process had the log open: unsynced messages may be lost.
+    reader waits to be woken. `boot_id` identifies the start of the machine during which the other fields were stored.
+    `recovered` is the time in µs of the last recovery at which no other process had the log open: unsynced messages may
+    be lost.
     """
 
     state: int
@@ -94,6 +95,7 @@ class Slot(NamedTuple):
 
 
 INDEX_HEADER_SIZE: Final = 1024
+VISIBLE_AT: Final = 952
 INDEX_STATE_AT: Final = 960
 INDEX_HEADER_V1: Final = Struct(">IIQIQ")
 INDEX_HEADER: Final = Struct("<IIQIIQ")
@@ -122,6 +124,7 @@ STATE_FAILED: Final = 4
 
 # The same fields as 8-byte words of the mapped header, for stores that must be atomic.
 WORD_MESSAGE_COUNT: Final = MESSAGE_COUNT_AT // 8
+WORD_VISIBLE: Final = VISIBLE_AT // 8
 WORD_STATE: Final = INDEX_STATE_AT // 8
 WORD_CHECKSUM: Final = WORD_STATE + 1
 WORD_SYNCED: Final = WORD_STATE + 2
@@ -183,7 +186,7 @@ PAYLOAD_AT: Final = 36
 PAYLOAD_HEAD: Final = Struct("<IqBBBBHH")
 """The rest of the head, from the count on. The packer of the record writes it."""
 RAW_SIZE: Final = Struct("<I")
-"""The unpacked size, before a compressed body."""
+"""The unpacked size, which precedes a compressed body."""
 HEADER_SIZES: Final = Struct("<BH")
 """Name size and value size, before each header."""
 
@@ -197,7 +200,7 @@ NO_KEY: Final = 0xFFFF
 
 
 class ColumnsHead(NamedTuple):
-    """How many sections follow."""
+    """The number of sections that follow."""
 
     section_count: int
     spare: int
@@ -214,7 +217,7 @@ COLUMNS_HEAD: Final = Struct("<II")
 SECTION: Final = Struct("<II")
 PLAIN_TABLE: Final = Struct("<IIIIII")
 MARKED_TABLE: Final = Struct("<IIIIIIIIII")
-"""The table of a record with one message and a marker, and behind it the start and the end of the body."""
+"""The table of a record with one message and a marker, followed by the start and the end of the body."""
 SECTION_BODY_ENDS: Final = 1
 SECTION_BODIES: Final = 2
 SECTION_TAG_CODES: Final = 3
@@ -240,7 +243,7 @@ PIECE_STEP: Final = PIECE.size // 2
 class KafkaBatchHead(NamedTuple):
     """The head of a Kafka record batch, version 2. Its records follow, compressed or not.
 
-    `batch_length` counts the bytes behind itself, and `checksum` is the CRC-32C of all from `attributes` on.
+    `batch_length` counts the bytes after itself, and `checksum` is the CRC-32C of all from `attributes` on.
     """
 
     base_offset: int
@@ -282,7 +285,7 @@ ZSTD_CHECKED: Final = 0x04
 ZSTD_BLOCK_HEAD_SIZE: Final = 3
 ZSTD_REPEATED: Final = 1
 ZSTD_COMPRESSED: Final = 2
-"""The kinds of a block that take fewer bytes than they unpack to."""
+"""The kinds of a block that takes fewer bytes than it unpacks to."""
 
 STEP: Final = Struct("<I12xQ12xI")
 """Size word, number and count: the fields of a head that are needed to step from record to record."""
@@ -298,7 +301,7 @@ class MetaHead(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """Where the record of each 64th message starts, and the CRC-32C of it and the 63 single records behind it.
+    """The position of the record of each 64th message, and the CRC-32C of it and of the 63 single records after it.
 
     `checksum` is 0 if there is none; then each record of the group is checked by itself.
     """
@@ -325,9 +328,9 @@ class ReaderPositionV1(NamedTuple):
 
 
 class ReaderIntentV1(NamedTuple):
-    """The next position and filter of a version 1 reader, stored behind the fields of the zbus document.
+    """The next position and filter of a version 1 reader, stored after the fields of the zbus document.
 
-    It counts if its checksum is right. `checksum` is 0 if no change is under way.
+    It is valid if its checksum is right. `checksum` is 0 if no change is in progress.
     """
 
     block_number: int
@@ -337,9 +340,10 @@ class ReaderIntentV1(NamedTuple):
 
 
 class ReaderPosition(NamedTuple):
-    """The position of a version 2 reader. Its file has two of these, written in turn: the later one that checks counts.
+    """The position of a version 2 reader. Its file has two of these, written in turn: the later one with a right
+    checksum counts.
 
-    `number` is the position; block and offset are where that message was.
+    `number` is the position; block and offset are the place of that message.
     """
 
     block_number: int
@@ -365,14 +369,14 @@ READER_INTENT_V1_CHECKSUM: Final = slice(396, 400)
 READER_CHECKSUM_V1: Final = Struct(">I")
 READER: Final = Struct("<QQQQQ")
 READER_BEYOND: Final = (1 << 64) - 1
-"""Stands in place of a block number if a client committed a number behind the end of the log."""
+"""Replaces the block number if a client committed a number past the end of the log."""
 READER_PLACES: Final = (0, 64)
 READER_CHECKSUM: Final = slice(32, 40)
 READER_FILTER: Final = Struct("<IIQ128s")
 READER_FILTER_PLACES: Final = (128, 272)
 READER_FILTER_CHECKSUM: Final = slice(4, 8)
 READER_FILE_SIZE: Final = 512
-"""One sector: the disk writes it whole or not at all."""
+"""One sector: the disk writes it completely or not at all."""
 READER_REMOVED_AT: Final = 511
 """Not 0 if the file was removed. A process that has it mapped then opens the file that may have replaced it."""
 
@@ -380,7 +384,7 @@ READER_REMOVED_AT: Final = 511
 
 
 class QueuePointers(NamedTuple):
-    """The head of a queue file: where its first message starts, and where the next one goes."""
+    """The head of a queue file: the position of its first message, and that of the next one to write."""
 
     pull: int
     push: int
@@ -393,14 +397,14 @@ class QueueRecordHead(NamedTuple):
 
 
 class DelayedRecordHead(NamedTuple):
-    """The fields before each body in a file with delays. `length` counts all bytes behind itself."""
+    """The fields before each body in a file with delays. `length` counts all bytes after itself."""
 
     length: int
     expires_ms: int
 
 
 LOCK_REQUEST: Final = Struct("hhqqi4x")
-"""Not on disk: the argument and the result of the system call `fcntl` for a lock of bytes of a file."""
+"""Not on disk: the argument and the result of the system call `fcntl` for a lock on bytes of a file."""
 QUEUE_POINTERS: Final = Struct(">ii")
 QUEUE_RECORDS_AT: Final = QUEUE_POINTERS.size
 QUEUE_RECORD_HEAD: Final = Struct(">i")

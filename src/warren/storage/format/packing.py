@@ -1,4 +1,4 @@
-"""Packs batches into records: as few as hold the whole batch, each of a size that suits a reader."""
+"""Packs batches into records: as few as possible, each of a size that suits a reader."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from warren.storage.format.versions import Format
 Offsets = npt.NDArray[np.int64]
 """Where adjacent pieces end, with the start of the first piece before them. Arrow calls these offsets."""
 Sections = list[tuple[int, bytes | memoryview]]
-"""Kind and bytes of sections, in the order in which they stand in a record."""
+"""Kind and bytes of sections, in their order in a record."""
 
 
 def check_marker(marker: bytes) -> None:
@@ -95,7 +95,7 @@ def _pack_row(format: Format, batch: Batch, row: int, tag: str) -> Packed:
 
 
 def repack(format: Format, records: Sequence[Packed]) -> list[Packed]:
-    """Returns packed records as a format without batches stores them: one for each message, without markers.
+    """Returns packed records in the form of a format without batches: one for each message, without markers.
 
     Raises UnsupportedByVersion for a Kafka batch, and BadInput for a message that the format does not store.
     """
@@ -119,13 +119,16 @@ def _repacked(format: Format, packed: Packed) -> Iterator[Packed]:
     except UnsupportedByVersion:
         raise
     except (Damage, ValueError) as error:
-        raise BadInput(f"a packed record that cannot be taken apart: {error}") from error
+        raise BadInput(f"a packed record cannot be unpacked: {error}") from error
     for body, tag, key, headers, id, corr_offset in rows:
         yield format.pack_single(body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset)
 
 
 def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
-    """Yields as few records as hold the batch, each with the marker. None exceeds the limit unless one message does."""
+    """Yields as few records as possible for the batch, each with the marker.
+
+    None exceeds the limit unless one message does.
+    """
     try:
         offsets = _offsets(batch.bodies)
     except TypeError:
@@ -139,7 +142,7 @@ def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, m
 
 
 def pack_parts(offsets: Offsets, record_size_max: int, pack: Callable[[int, int], Packed]) -> Iterator[Packed]:
-    """Yields what `pack` returns for ranges of rows, divided so that the bodies of each suit a record."""
+    """Yields the result of `pack` for ranges of rows, divided so that the bodies of each range suit a record."""
     for start, end in _cut(offsets, record_size_max):
         yield from _pack_fitting(start, end, record_size_max, pack)
 
@@ -218,11 +221,11 @@ def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
     try:
         return np.array(list(map(check_corr_offset, values)), np.int64)
     except TypeError as error:
-        raise BadInput("every corr_offset is an int") from error
+        raise BadInput("corr_offsets: expected an int for each") from error
 
 
 def _blob_sections(kind: int, parts: Sequence[bytes]) -> Sections:
-    """Returns a section of the ends of `parts`, and the section of the parts behind it."""
+    """Returns a section of the ends of `parts`, and the section of the parts that follows it."""
     return [(kind, _offsets(parts).astype(END).tobytes()), (kind + 1, b"".join(parts))]
 
 
@@ -238,7 +241,7 @@ def _tag_sections(tags: Sequence[str]) -> Sections:
 
 
 def pack_tags(tags: Iterable[str]) -> bytes:
-    """Returns the dictionary of tags: each behind its size."""
+    """Returns the dictionary of tags: each tag follows its size."""
     try:
         # If the text is ASCII, sizes in characters are sizes in bytes, and one join builds all.
         text = "".join(chain.from_iterable(zip(map(chr, map(len, tags)), tags, strict=True)))

@@ -60,7 +60,7 @@ def pack_plain_batch(body: bytes, tag: str, marker: bytes) -> Packed:
             (_head(tag), table, body, PADDING[-size % ALIGNMENT], marker, PADDING[-marker_size % ALIGNMENT])
         )
     except TypeError as error:
-        raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
+        raise BadInput(f"body: expected bytes, not {type(body).__name__}") from error
     return Packed(payload, crc32c(payload), 1)
 
 
@@ -69,36 +69,30 @@ def is_plain_batch(packed: Packed, body_size_max: int) -> bool:
     payload, checksum, message_count = bytes(packed.payload), packed.checksum, packed.message_count
     if message_count != 1 or len(payload) < PAYLOAD_HEAD.size:
         return False
-    if payload.startswith(TAGLESS):
-        return _is_table(payload, len(TAGLESS), body_size_max) and crc32c(payload) == checksum
-    count, corr_offset, codec, id_size, tag_size, compression, key_size, headers_size = PAYLOAD_HEAD.unpack_from(
-        payload
-    )
-    if (count, corr_offset, codec, id_size, compression, key_size, headers_size) != PLAIN or tag_size > TAG_SIZE_MAX:
-        return False
-    at = columns_at(PAYLOAD_HEAD.size + tag_size)
-    return _is_table(payload, at, body_size_max) and crc32c(payload) == checksum and _is_text(payload, tag_size)
-
-
-PLAIN: Final = (1, NO_CORR_OFFSET, CODEC_COLUMNS, 0, 0, NO_KEY, 0)
-TAGLESS: Final = _head("")
-
-
-def _is_table(payload: bytes, at: int, body_size_max: int) -> bool:
-    """Returns whether the columns at `at` are those of one body and its marker, and nothing follows."""
+    at, tag_size = len(TAGLESS), 0
+    if not payload.startswith(TAGLESS):
+        *fields, id_size, tag_size, compression, key_size, headers_size = PAYLOAD_HEAD.unpack_from(payload)
+        if (*fields, id_size, compression, key_size, headers_size) != PLAIN or tag_size > TAG_SIZE_MAX:
+            return False
+        at = columns_at(PAYLOAD_HEAD.size + tag_size)
     if len(payload) < at + MARKED_TABLE.size:
         return False
     count, flags, ends_kind, ends_size, bodies_kind, size, marker_kind, marker_size, start, end = (
         MARKED_TABLE.unpack_from(payload, at)
     )
     return (
+        # The columns are those of one body and its marker, and nothing follows.
         (count, flags, ends_kind, ends_size, bodies_kind, marker_kind, start) == TABLE
         and end == size <= body_size_max
         and marker_size <= MARKER_SIZE_MAX
         and len(payload) == at + MARKED_TABLE.size + aligned(size) + aligned(marker_size)
+        and crc32c(payload) == checksum
+        and (not tag_size or _is_text(payload, tag_size))
     )
 
 
+PLAIN: Final = (1, NO_CORR_OFFSET, CODEC_COLUMNS, 0, 0, NO_KEY, 0)
+TAGLESS: Final = _head("")
 TABLE: Final = (SECTION_COUNT, 0, SECTION_BODY_ENDS, ENDS_SIZE, SECTION_BODIES, SECTION_MARKER, 0)
 
 

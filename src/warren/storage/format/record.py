@@ -51,7 +51,7 @@ View = mmap | memoryview | bytes
 
 
 class Damage(Exception):
-    """Bytes that do not check, before the file is known. The caller that knows the file raises CorruptRecord."""
+    """Bytes with a wrong checksum or structure. The caller that knows the file raises CorruptRecord."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"at {position}: {reason}")
@@ -61,7 +61,7 @@ class Damage(Exception):
 class Unreadable(Damage):
     """A record that matches its checksums, but whose content, from a Kafka client, no reader can unpack.
 
-    Nothing on disk is damaged. All readers follow one rule: they skip the record, count it, and go on behind its
+    Nothing on disk is damaged. All readers follow one rule: they skip the record, count it, and continue after its
     numbers (decision 0027).
     """
 
@@ -75,7 +75,7 @@ class Packed(NamedTuple):
 
 
 class DiskMessage(NamedTuple):
-    """A record that was read and checked, with its fields. `end` is where the next blob starts.
+    """A record that was read and checked, with its fields. `end` is the start of the next blob.
 
     `body` is that of a single message. `area` holds the columns of a batch, in the mapped file, or unpacked if they
     were compressed. For a Kafka batch `area` is the batch as it was stored, and `headers` is its marker.
@@ -100,7 +100,7 @@ class DiskMessage(NamedTuple):
 def check_body(body: bytes) -> None:
     """Raises BadInput if `body` is not bytes, and TooLarge if it is over its limit."""
     if not isinstance(body, bytes | bytearray | memoryview):
-        raise BadInput(f"a body is bytes, not {type(body).__name__}")
+        raise BadInput(f"body: expected bytes, not {type(body).__name__}")
     if len(body) > BODY_SIZE_MAX:
         raise TooLarge("body", len(body), BODY_SIZE_MAX)
 
@@ -108,7 +108,7 @@ def check_body(body: bytes) -> None:
 def check_sequence(bodies: Sequence[bytes]) -> None:
     """Raises BadInput if `bodies` is not a sequence. Does not check each body."""
     if not hasattr(bodies, "__len__") or not hasattr(bodies, "__getitem__"):
-        raise BadInput(f"bodies are a list or another sequence of bytes, not {type(bodies).__name__}")
+        raise BadInput(f"bodies: expected a sequence of bytes, not {type(bodies).__name__}")
 
 
 def check_bodies(bodies: Sequence[bytes]) -> None:
@@ -116,11 +116,11 @@ def check_bodies(bodies: Sequence[bytes]) -> None:
     check_sequence(bodies)
     for row, body in enumerate(bodies):
         if not isinstance(body, bytes | bytearray | memoryview):
-            raise BadInput(f"bodies[{row}] is of type {type(body).__name__}: every body is bytes")
+            raise BadInput(f"bodies[{row}]: expected bytes, not {type(body).__name__}")
 
 
 def check_size(what: str, size: int, size_max: int) -> None:
-    """Raises TooLarge if `size` is over `size_max`. Every check of a topic's size limits ends here."""
+    """Raises TooLarge if `size` is over `size_max`. Every check of a topic's size limits uses this function."""
     if size > size_max:
         raise TooLarge(what, size, size_max)
 
@@ -128,11 +128,11 @@ def check_size(what: str, size: int, size_max: int) -> None:
 def text_bytes(what: str, text: str, size_max: int) -> bytes:
     """Returns `text` in UTF-8. Raises BadInput if it is not text, and TooLarge if it is over `size_max` bytes."""
     if not isinstance(text, str):
-        raise BadInput(f"{what} is a str, not {type(text).__name__}")
+        raise BadInput(f"{what}: expected a str, not {type(text).__name__}")
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise BadInput(f"{what} {text!r} has no UTF-8: {error.reason}") from error
+        raise BadInput(f"{what} {text!r} cannot be encoded as UTF-8: {error.reason}") from error
     if len(data) > size_max:
         raise TooLarge(what, len(data), size_max)
     return data
@@ -148,20 +148,20 @@ def check_corr_offset(corr_offset: Any) -> int:
 def key_bytes(key: bytes) -> bytes:
     """Returns `key` as bytes. Raises BadInput if it is not bytes, and TooLarge if it is over its limit."""
     if not isinstance(key, bytes | bytearray | memoryview):
-        raise BadInput(f"a key is bytes, not {type(key).__name__}")
+        raise BadInput(f"key: expected bytes, not {type(key).__name__}")
     if len(key) > KEY_SIZE_MAX:
         raise TooLarge("key", len(key), KEY_SIZE_MAX)
     return bytes(key)
 
 
 def pack_headers(headers: Mapping[str, bytes]) -> bytes:
-    """Packs names and values back to back, each pair behind its sizes."""
+    """Packs names and values back to back, each pair after its sizes."""
     if not isinstance(headers, Mapping):
-        raise BadInput(f"headers are a mapping of names to bytes, not {type(headers).__name__}")
+        raise BadInput(f"headers: expected a mapping of names to bytes, not {type(headers).__name__}")
     parts: list[bytes] = []
     for name, value in headers.items():
         if not isinstance(value, bytes):
-            raise BadInput(f"header {name!r} is bytes, not {type(value).__name__}")
+            raise BadInput(f"header {name!r}: expected bytes, not {type(value).__name__}")
         encoded = text_bytes("header name", name, 255)
         if len(value) > HEADERS_SIZE_MAX:
             raise TooLarge(f"header {name!r}", len(value), HEADERS_SIZE_MAX)
@@ -185,7 +185,7 @@ def unpack_headers(data: bytes) -> Mapping[str, bytes]:
         position = value_at + value_size
         headers[data[name_at:value_at].decode()] = data[value_at:position]
     if position != len(data):
-        raise ValueError("headers that do not end where they should")
+        raise ValueError("the headers do not end where they should")
     return headers
 
 
@@ -200,7 +200,8 @@ def pack_single(
     compression: int = 0,
 ) -> Packed:
     """Packs one message, ready to be stamped."""
-    check_body(body)
+    if type(body) is not bytes or len(body) > BODY_SIZE_MAX:
+        check_body(body)
     check_corr_offset(corr_offset)
     id_data = text_bytes("id", id, ID_SIZE_MAX) if id != "" else b""
     tag_data = text_bytes("tag", tag, TAG_SIZE_MAX) if tag != "" else b""
@@ -227,7 +228,7 @@ def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
 
 
 def stamp_head(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
-    """Returns the head before the payload, for large records, whose payload is not copied."""
+    """Returns the head that precedes the payload, for large records, whose payload is not copied."""
     payload, checksum, _ = packed
     stamped = STAMP.pack(offset, number, timestamp)
     return STAMPED.pack(len(payload) + PAYLOAD_AT - SIZE_WORD.size, checksum, stamped, crc32c(stamped))
@@ -239,17 +240,17 @@ def record_size(packed: Packed) -> int:
 
 
 def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
-    """Returns where the blob behind the one at `position` starts, and whether this one is data.
+    """Returns where the blob after the one at `position` starts, and whether this one is data.
 
     Raises Damage if no blob fits here.
     """
     if position + SIZE_WORD.size > limit:
-        raise Damage(position, "a size word would pass the end")
+        raise Damage(position, "a size word would exceed the end")
     (word,) = SIZE_WORD.unpack_from(view, position)
     size = word & SIZE_MASK
     end, is_data = aligned(position + SIZE_WORD.size + size), not word & META_DATA
     if word & NOT_READY or not size or end > limit or (is_data and size < RECORD_HEAD.size - SIZE_WORD.size):
-        raise Damage(position, f"size word {word:#010x} does not fit here")
+        raise Damage(position, f"size word {word:#010x} is not valid here")
     return end, is_data
 
 
@@ -274,7 +275,7 @@ def check_stamp(head: RecordHead, view: View, position: int, base_offset: int) -
     if crc32c(view[position + STAMP_AT : position + STAMP_END]) != head.stamp_checksum:
         raise Damage(position, "the stamp does not match its checksum")
     if head.offset != base_offset + position:
-        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
+        raise Damage(position, f"the record says offset {head.offset}, but is at {base_offset + position}")
 
 
 def read_head(view: View, position: int, base_offset: int) -> RecordHead:
@@ -296,13 +297,13 @@ def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, i
 def read_record(view: View, position: int, limit: int, base_offset: int) -> DiskMessage:
     """Returns the record at `position`. Raises Damage if a checksum does not match."""
     if position + RECORD_HEAD.size > limit:
-        raise Damage(position, "a record's head would pass the end")
+        raise Damage(position, "the head of a record would exceed the end")
     head = unpack_head(view, position)
     size_word = head.size_word
     payload_at, payload_end = position + PAYLOAD_AT, position + SIZE_WORD.size + (size_word & SIZE_MASK)
     end = (payload_end + ALIGNMENT - 1) & -ALIGNMENT
     if size_word >= META_DATA or end > limit:
-        raise Damage(position, f"size word {size_word:#010x} does not fit here")
+        raise Damage(position, f"size word {size_word:#010x} is not valid here")
     check_stamp(head, view, position, base_offset)
     if size_word > UNASKED_SIZE_MAX and head.codec != CODEC_KAFKA and not head.compression:
         use_allowance(size_word)
@@ -323,10 +324,10 @@ def read_unstored(packed: Packed) -> DiskMessage:
 def read_packed(view: mmap, position: int, limit: int, base_offset: int) -> tuple[Packed, int, int]:
     """Returns the record at `position` as it was packed, checked; the number of its first message, and its end."""
     if position + RECORD_HEAD.size > limit:
-        raise Damage(position, "a record's head would pass the end")
+        raise Damage(position, "the head of a record would exceed the end")
     end, is_data = next_blob(view, position, limit)
     if not is_data:
-        raise Damage(position, "meta-data where a record should be")
+        raise Damage(position, "meta-data was found where a record was expected")
     head = read_head(view, position, base_offset)
     payload = view[position + PAYLOAD_AT : position + SIZE_WORD.size + (head.size_word & SIZE_MASK)]
     if crc32c(payload) != head.checksum or not head.message_count:
@@ -337,7 +338,7 @@ def read_packed(view: mmap, position: int, limit: int, base_offset: int) -> tupl
 def peek_area(view: mmap, position: int) -> tuple[memoryview, int] | None:
     """Returns the columns of the batch at `position`, neither checked nor unpacked, and how many messages it holds.
 
-    Returns None if it is no batch, or a compressed one.
+    Returns None if it is not a batch, or a compressed one.
     """
     head = unpack_head(view, position)
     if head.codec != CODEC_COLUMNS or head.compression or head.key_size != NO_KEY:
@@ -348,7 +349,9 @@ def peek_area(view: mmap, position: int) -> tuple[memoryview, int] | None:
 
 
 def peek_marker(view: mmap, position: int) -> tuple[bytes, int] | None:
-    """Returns the marker of the Kafka batch at `position`, unchecked, and its count; None if it is no Kafka batch."""
+    """Returns the marker of the Kafka batch at `position`, unchecked, and its count; None if it is
+    not a Kafka batch.
+    """
     head = unpack_head(view, position)
     if head.codec != CODEC_KAFKA or head.id_size or head.tag_size or head.key_size != NO_KEY:
         return None
@@ -365,7 +368,7 @@ def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, en
     if codec == CODEC_COLUMNS:
         body_at = columns_at(body_at)
     if body_at > len(payload) or codec not in CODECS or not count or (codec == CODEC_KAFKA and compression):
-        raise Damage(position, "the sizes in the head do not fit the record")
+        raise Damage(position, "the sizes in the head do not match the record")
     body, area, headers = payload[body_at:], b"", b""
     try:
         if compression:
@@ -386,5 +389,7 @@ def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, en
 
 
 def columns_at(body_at: int) -> int:
-    """Returns where in a payload its columns start: on an 8-byte boundary of the record, because readers map them."""
+    """Returns the position of the columns in a payload: on an 8-byte boundary of the record,
+    because readers map them.
+    """
     return aligned(body_at + PAYLOAD_AT) - PAYLOAD_AT

@@ -1,4 +1,4 @@
-"""Tag filters: expressions such as `eu.*;us.#` for the tags that a reader wants."""
+"""Tag filters: expressions such as `eu.*;us.#` for the tags that a reader selects."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class TagFilter:
 
     def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
         self.text: Final = text
-        # A log has few tags and many messages: the result for a tag seen before costs one lookup.
+        # A log has few tags and many messages: for a tag that was matched before, the result costs one lookup.
         self._matches: Final = lru_cache(TAGS_KEPT_MAX)(lambda tag: pattern.fullmatch(tag) is not None)
 
     @classmethod
     def parse(cls, text: str) -> TagFilter:
-        """Returns the filter of `text`. Raises MalformedFilter with the reason if it has none."""
+        """Returns the filter of `text`. Raises MalformedFilter, with the reason, if it is not valid."""
         return _compile(text)
 
     def matches(self, tag: str) -> bool:
@@ -83,5 +83,7 @@ def _level(text: str, level: str) -> str:
     if level == ONE_LEVEL:
         return r"[^.]*"
     if ONE_LEVEL in level or THE_REST in level:
-        raise MalformedFilter(text, f"{ONE_LEVEL!r} and {THE_REST!r} stand for whole levels, not parts of {level!r}")
+        raise MalformedFilter(
+            text, f"{ONE_LEVEL!r} and {THE_REST!r} stand for whole levels, not for parts of {level!r}"
+        )
     return re.escape(level)

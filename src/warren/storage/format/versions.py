@@ -33,7 +33,7 @@ class PackSingle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One version of the format: its functions, and what it supports. Only the latter is used outside of `storage`.
+    """One version of the format: its functions, and its features. Only the features are used outside of `storage`.
 
     Times are stored in ticks of `us_per_tick` µs.
     """
@@ -48,9 +48,11 @@ class Format:
     has_meta_data: bool
     """Whether blocks start with a header, and hold an index of their messages."""
     has_batches: bool
-    """Whether a record can hold many messages, as columns or as a Kafka batch, and is stored whole or not at all."""
+    """Whether a record can hold many messages, as columns or as a Kafka batch, and is stored
+    completely or not at all.
+    """
     keeps_markers: bool
-    """Whether records have a marker, by which a put of unknown outcome is found again."""
+    """Whether records have a marker, by which a put with an unknown outcome can be found."""
     keeps_all_fields: bool
     """Whether messages keep keys and headers, and ids and tags up to their limits."""
     has_compression: bool

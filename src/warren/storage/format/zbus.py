@@ -25,7 +25,7 @@ def text_field(what: str, text: str, field_size: int) -> bytes:
 def field_text(field: bytes) -> str:
     """Returns the text of a field. Raises ValueError if its length byte cannot be right."""
     if field[0] >= len(field) or any(field[1 + field[0] :]):
-        raise ValueError("a text field that does not end where its length says")
+        raise ValueError("a text field does not end where its length says")
     return field[1 : 1 + field[0]].decode()
 
 
@@ -62,14 +62,14 @@ def record_size(packed: Packed) -> int:
 
 
 def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
-    """Returns where the next record starts, and True, because every blob of version 1 is data."""
+    """Returns the start of the next record, and True, because every blob of version 1 is data."""
     return _read_head(view, position, limit)[1], True
 
 
 def _read_head(view: mmap, position: int, limit: int) -> tuple[RecordHeadV1, int]:
-    """Returns the head of the record at `position`, and where the record ends. Raises Damage if it passes `limit`."""
+    """Returns the head of the record at `position`, and the end of the record. Raises Damage if it exceeds `limit`."""
     if position + RECORD_HEAD_V1.size > limit:
-        raise Damage(position, "a record's head would pass the end")
+        raise Damage(position, "the head of a record would exceed the end")
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
     end = position + RECORD_HEAD_V1.size + head.length
     if end > limit:
@@ -79,7 +79,7 @@ def _read_head(view: mmap, position: int, limit: int) -> tuple[RecordHeadV1, int
 
 def _check_offset(head: RecordHeadV1, position: int, base_offset: int) -> None:
     if head.offset != base_offset + position:
-        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
+        raise Damage(position, f"the record says offset {head.offset}, but is at {base_offset + position}")
 
 
 def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:

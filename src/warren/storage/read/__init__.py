@@ -1,1 +1,1 @@
-"""Reading: finds the record of a number on disk, and makes messages of records."""
+"""Reading: finds the record of a number on disk, and turns records into messages."""

@@ -41,7 +41,7 @@ BATCH_SIZE_MAX: Final = 512 << 10
 BATCH_RUN_SIZE_MAX: Final = 4 << 20
 PLAIN_COUNT: Final = 2
 MARKED_COUNT: Final = 3
-"""The number of sections in a batch of bodies alone, and in one that also has a marker."""
+"""The number of sections in a batch that has only bodies, and in one that also has a marker."""
 
 
 class RunBatch(NamedTuple):
@@ -103,12 +103,12 @@ class BatchRun:
         decreases = sum(size > 0 for size in sizes[:-1])
         is_right = ends[self.lasts].tolist() == sizes and not ends[self.lasts - self.counts].any()
         if not is_right or np.count_nonzero(ends[1:] < ends[:-1]) != decreases:
-            raise Damage(self.batches[0].position, "the ends do not divide the bodies")
+            raise Damage(self.batches[0].position, "the ends do not match the bodies")
         return ends
 
 
 class BatchRunFinder:
-    """Finds runs of messages before `end` in one block. Reads nothing behind `limit`."""
+    """Finds runs of messages before `end` in one block. Reads nothing past `limit`."""
 
     def __init__(self, block: Block, limit: int, end: int) -> None:
         self._block, self._limit, self._end = block, limit, end
@@ -117,7 +117,7 @@ class BatchRunFinder:
     def find(self, position: int, number: int) -> BatchRun | None:
         """Returns the run that starts with message `number`, the first of the batch at `position`.
 
-        Returns None if fewer than two batches can be read together. A run ends before the first batch that does not
+        Returns None if fewer than two batches can be read together. A run ends before the first batch that fails a
         check.
         """
         first, number_end = number, min(self._end, number + SCAN_ROWS_DEFAULT)
@@ -182,7 +182,7 @@ class BatchRunFinder:
         section_count, _, ends_kind, ends_size, kind, size = PLAIN_TABLE.unpack_from(self._bytes, area_at)
         is_plain = ends_kind == SECTION_BODY_ENDS and kind == SECTION_BODIES
         if section_count == MARKED_COUNT and ends_at + SECTION.size <= end:
-            # A marker names the put that wrote the messages, and does not change the messages.
+            # A marker names the put that wrote the messages, and does not change them.
             is_plain = is_plain and SECTION.unpack_from(self._bytes, ends_at)[0] == SECTION_MARKER
             ends_at += SECTION.size
         elif section_count != PLAIN_COUNT:
@@ -199,7 +199,7 @@ class BatchRunFinder:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A batch of `count` messages of which none passes the filter."""
+    """A batch of `count` messages none of which passes the filter."""
 
     end: int
     count: int
@@ -209,17 +209,17 @@ class Skipped:
 
 
 class SkipFinder:
-    """Finds the batches of one block in which no message passes a filter. Reads nothing behind `limit`.
+    """Finds the batches of one block in which no message passes a filter. Reads nothing past `limit`.
 
-    Checks the stamp of a batch that it skips and that the next record follows it, but not the tags. A batch that looks
-    wrong is not skipped: the reader reads and checks the whole record.
+    For a batch that it skips, it checks the stamp and that the next record follows, but not the tags. A batch that
+    looks wrong is not skipped: the reader reads and checks the whole record.
     """
 
     def __init__(self, block: Block, limit: int, tag: TagFilter) -> None:
         self._block, self._limit, self._tag = block, limit, tag
 
     def find(self, position: int, number: int) -> Skipped | None:
-        """Returns the batch at `position` that starts with message `number` if it can be skipped, else None."""
+        """Returns the batch at `position` that starts with message `number` if it can be skipped, otherwise None."""
         block = self._block
         if not block.has_meta_data or position + RECORD_HEAD.size > self._limit:
             return None
@@ -244,6 +244,6 @@ class SkipFinder:
             return [str(self._block.view[tag_at : tag_at + head.tag_size], "utf-8")]
         area = peek_area(self._block.view, position)
         if area is None:
-            raise ValueError("a batch that has to be unpacked")
+            raise ValueError("the batch has to be unpacked")
         columns = Columns(*area)
         return columns.tags() if SECTION_TAG_CODES in columns else []

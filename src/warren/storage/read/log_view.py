@@ -10,11 +10,11 @@ from warren.errors import CorruptRecord, NumberRetired
 from warren.storage.disk.block import Block
 from warren.storage.disk.index import Blocks, Index
 from warren.storage.disk.log_files import LogFiles
-from warren.storage.format.layout import WORD_MESSAGE_COUNT, Slot
+from warren.storage.format.layout import WORD_MESSAGE_COUNT, WORD_VISIBLE, Slot
 
 
 class Stretch(NamedTuple):
-    """A block, the position at which its records end, and the number of the message behind them."""
+    """A block, the position at which its records end, and the number of the message after them."""
 
     block: Block
     limit: int
@@ -47,12 +47,12 @@ class LogView:
     def first(self) -> int:
         """The number of the first message that is not retired."""
         index = self._look()
-        return self._base_numbers[0] if self._base_numbers else index.message_count
+        return self._base_numbers[0] if self._base_numbers else index.readable_end
 
     @property
     def end(self) -> int:
         """The number that the next message will get."""
-        return self._files.index().message_count
+        return self._files.index().readable_end
 
     @property
     def synced(self) -> int:
@@ -63,9 +63,9 @@ class LogView:
         """Returns the index, and reads the list of blocks again if it has changed."""
         index = self._files.index()
         words = index.words
-        # BlockCount and BlockStart lie in the first two words of either version.
+        # BlockCount and BlockStart are in the first two words of both versions.
         if index is not self._index or words[0] != self._words[0] or words[1] != self._words[1]:
-            seen = words[0], words[1]
+            block_range = words[0], words[1]
             # Read before the slots: if the last block is empty, this is the number of its first message.
             end = index.message_count
             blocks = index.blocks()
@@ -73,14 +73,14 @@ class LogView:
                 pairs = enumerate(blocks.slots, blocks.start)
                 numbers = [self._base_number(number, slot, end) for number, slot in pairs]
                 ends = [*numbers[1:], 0] if numbers else []
-                known = zip(blocks.slots, numbers, ends, strict=True)
-                slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in known]
+                rows = zip(blocks.slots, numbers, ends, strict=True)
+                slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in rows]
             else:
                 slots, numbers = list(blocks.slots), [slot.base_number for slot in blocks.slots]
                 # Deleted messages of the first block are invisible to every reader.
                 numbers[:1] = [max(number, index.first_kept) for number in numbers[:1]]
             self._slots, self._base_numbers = slots, numbers
-            self._index, self._range, self._words = index, (blocks.start, len(slots)), seen
+            self._index, self._range, self._words = index, (blocks.start, len(slots)), block_range
         return index
 
     def _base_number(self, number: int, slot: Slot, end: int) -> int:
@@ -122,7 +122,8 @@ class LogView:
         and `locate`.
         """
         index = self._look()
-        if index.version == 1 or not 0 <= number < index.words[WORD_MESSAGE_COUNT]:
+        words = index.words
+        if index.version == 1 or not 0 <= number < words[WORD_MESSAGE_COUNT] or words[WORD_VISIBLE]:
             return None
         start, count = self._range
         place = bisect_right(self._base_numbers, number) - 1
@@ -137,6 +138,8 @@ class LogView:
         return (block, limit) if limit <= block.mapped_size else None
 
     def _stretch(self, index: Index, start: int, place: int, *, is_last: bool, end: int) -> Stretch:
+        # Read before the slot, so that the block holds the messages before it. None: all of it may be seen.
+        visible = index.readable_end if index.is_bounded else None
         # The end of the last block moves; those of the others are fixed.
         slot = index.slot(start + place) if is_last else self._slots[place]
         if index.version == 1:
@@ -149,9 +152,18 @@ class LogView:
             raise
         left, self._last_number = self._last_number, block.number
         if block.number == left + 1 and (block_left := self._files.open_block(left)) is not None:
-            # A reader that goes forwards needs only the memory of the block it is in.
+            # A reader that goes forwards needs only the memory of its current block.
             block_left.let_pages_go()
-        return Stretch(block, slot.end_offset - slot.base_offset, end if is_last else slot.end_number)
+        limit, end_number = slot.end_offset - slot.base_offset, end if is_last else slot.end_number
+        if visible is None:
+            return Stretch(block, limit, end_number)
+        # A replica holds more than what is committed. The count is read after the slot: the block has no more than it.
+        if visible >= (index.message_count if is_last else end_number):
+            return Stretch(block, limit, visible if is_last else end_number)
+        if visible <= block.base_number:
+            return Stretch(block, block.start, visible)
+        # Found without what is behind it, because a replica may be cutting that off.
+        return Stretch(block, block.end_after(visible - 1, limit), visible)
 
     def stretches(self, start: int, end: int) -> Iterator[tuple[Stretch, Slot]]:
         """Yields every block that holds messages of the range, in order, with its slot."""
@@ -188,7 +200,8 @@ class LogView:
         start, count = self._range
         place = block_number - start
         if not 0 <= place < count:
-            # A reader that goes on from 0 gets NumberRetired, because nothing is known of a block that does not exist.
+            # A reader that continues from 0 gets NumberRetired, because nothing is known about a block that does not
+            # exist.
             return 0
         is_last = place == count - 1
         block, limit, end_number = self._stretch(index, start, place, is_last=is_last, end=self.end)
@@ -208,6 +221,8 @@ class LogView:
             else:
                 high = middle
         if low == len(self._slots):
+            return end
+        if self._base_numbers[low] >= end:
             return end
         is_last = low == len(self._slots) - 1
         block, limit, end_number = self._stretch(index, self._range[0], low, is_last=is_last, end=end)

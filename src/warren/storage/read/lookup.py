@@ -1,4 +1,4 @@
-"""Reads one message by its number on the shortest way: index2index, index, a few steps, and one check of the record."""
+"""Reads one message by its number in the shortest way: index2index, index, a few steps, and one check of the record."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from warren.message import NO_HEADERS, Message
 from warren.storage.disk.block import Block
+from warren.storage.format.allowance import UNASKED_SIZE_MAX, is_limited
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.columns import Columns, decoded
 from warren.storage.format.layout import (
@@ -39,14 +40,14 @@ from warren.storage.read.log_view import LogView
 from warren.storage.read.messages import Label
 
 PLAIN_SECTION_COUNT: Final = 2
-"""The number of sections in a batch of bodies alone."""
+"""The number of sections in a batch that has only bodies."""
 
 
 def look_up(view: LogView, label: Label, number: int) -> Message | None:
     """Returns message `number`, or None if it is past the end or in a batch that cannot be read.
 
     The fast path takes 5 µs instead of 14 µs with `messages.read`, and 9 µs instead of 32 µs for a message in a batch
-    of 100. Whatever looks wrong to it is read, and reported, by `messages.read`.
+    of 100. If something looks wrong, `messages.read` reads the message, and reports the damage.
     """
     place = view.quick(number)
     if place is not None:
@@ -82,6 +83,9 @@ def _find(log_view: LogView, block: Block, limit: int, number: int, label: Label
     id_size, tag_size, compression, key_size, headers_size = sizes
     end = position + SIZE_WORD.size + word
     if word & (META_DATA | NOT_READY) or end > limit or compression:
+        return None
+    if word > UNASKED_SIZE_MAX and is_limited():
+        # A broker counts it first.
         return None
     if codec != CODEC_SINGLE:
         return _find_row(log_view, block, position, number, label) if codec == CODEC_COLUMNS else None
@@ -144,7 +148,7 @@ def _find_row(log_view: LogView, block: Block, position: int, number: int, label
 
 
 def _check(batch: Columns) -> None:
-    """Raises Damage if a section does not fit the others."""
+    """Raises Damage if a section does not match the others."""
     for kind in (SECTION_BODY_ENDS, SECTION_KEY_ENDS, SECTION_ID_ENDS, SECTION_HEADERS_ENDS):
         if kind in batch:
             batch.ends(kind)
@@ -179,6 +183,6 @@ def _row(batch: Columns, row: int, head: RecordHead, tag: str, label: Label) -> 
 
 
 def _piece(batch: Columns, kind: int, row: int) -> bytes:
-    """Returns the bytes between two neighbouring ends in section `kind`, from the section behind it."""
+    """Returns the bytes between two neighbouring ends in section `kind`, from the section that follows it."""
     start, end = PIECE.unpack_from(batch.section(kind), row * PIECE_STEP)
     return bytes(batch.section(kind + 1)[start:end])

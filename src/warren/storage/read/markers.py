@@ -1,4 +1,4 @@
-"""Markers: bytes that a batch carries for its sender, who can search for a put of unknown outcome by them."""
+"""Markers: bytes that a batch carries for its sender, which can find a put with an unknown outcome by them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Passed:
 class Finder:
     """Skips runs of single records and unwanted records while searching for markers.
 
-    Checks that the stamp of a skipped record is right and follows the record before. Does not check its payload.
+    Checks that the stamp of a skipped record is right, and that the record follows the one before. Does not check its
+    payload.
     """
 
     def __init__(self, block: Block, limit: int, end: int, other_than: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Reads messages by number, forwards. Every other way to read messages goes through this module."""
+"""Reads messages by number, forwards. All other ways to read messages use this module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BACKWARDS_STEP: Final = 256
 BACKWARDS_SIZE: Final = 1 << 20
 """Going backwards, a page has at most BACKWARDS_STEP messages, and about this many bytes."""
 UNREADABLE_KNOWN_MAX: Final = 1000
-"""A block remembers at most this many batches that cannot be read, so that they are not unpacked again and again."""
+"""A block remembers at most this many batches that cannot be read, so that they are not unpacked again."""
 
 
 class Label(NamedTuple):
@@ -39,7 +39,7 @@ class Label(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Messages that were read, and the number to go on from. Messages in between did not pass the filter."""
+    """Messages that were read, and the number to continue from. Messages in between did not pass the filter."""
 
     messages: list[Message]
     next_number: int
@@ -54,7 +54,7 @@ class Page(NamedTuple):
 class ScanRoom:
     """How many bytes a call may still search with a filter, over several pages; None for no limit.
 
-    If the limit is reached, messages may be left that were not searched. The next call goes on from there.
+    At the limit, some messages may not have been searched. The next call continues from there.
     """
 
     __slots__ = ("left",)
@@ -84,8 +84,8 @@ def read(
 ) -> Page:
     """Returns up to `limit` messages from `number` on that pass the filter, with at most `bytes_max` bytes of bodies.
 
-    Returns at least one message, however large, if one passes within the first `scanned_max` bytes, about. Past the
-    published end the page is empty. Without a filter numbers have gaps only where a batch that cannot be read was
+    Returns at least one message, of any size, if one passes within about the first `scanned_max` bytes. Past the
+    published end the page is empty. Without a filter, numbers have gaps only where a batch that cannot be read was
     skipped.
     """
     end, first = view.end, view.first
@@ -116,7 +116,7 @@ def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
                 raise
             step = 1
             continue
-        # Behind a batch that cannot be read, a page goes on with messages that were yielded before.
+        # After a batch that cannot be read, a page continues with messages that were yielded before.
         messages = [message for message in page if message.number < end]
         yield from reversed(messages)
         # A log is read forwards, so the size of the next page can only be estimated from the messages read so far.
@@ -146,7 +146,7 @@ class Filling:
     def is_cut_before_large(self) -> bool:
         """Returns whether the page may end before a record that is too large for the thread; then it is full.
 
-        It may if it has messages, and its caller does not count on getting as many as it asked for.
+        It may if it has messages, and its caller can do with fewer than it requested.
         """
         self.is_full = bool(self.messages) and self._room is not None
         return self.is_full
@@ -154,7 +154,7 @@ class Filling:
     def take_from(self, block: Block, limit: int, number: int, end: int) -> int:
         """Adds messages from `number` up to `end`, all in one block, while there is room.
 
-        Returns the number to go on from.
+        Returns the number to continue from.
         """
         if self._tag is None:
             end = min(end, number + self._limit - len(self.messages))
@@ -172,7 +172,7 @@ class Filling:
         return number
 
     def _count_scanned(self, item: Run | DiskMessage, scanned_max: int) -> None:
-        """Counts the unpacked size of what was read, whether it passed the filter or not."""
+        """Counts the unpacked size of the records that were read, whether they passed the filter or not."""
         if isinstance(item, Run):
             self.scanned += item.end - int(item.positions[0])
         else:
@@ -186,7 +186,8 @@ class Filling:
             return self._take_whole_run(run)
         except ValueError:
             self._room, self.is_full = before
-        # A record matches its checksums, but its fields make no sense. The records before it are good, and may suffice.
+        # A record matches its checksums, but its fields make no sense. The records before it are good, and may be
+        # enough.
         number = run.number
         for position in run.positions.tolist():
             number = self._take_record(block.read(position, limit), block, number, number + 1)
@@ -209,7 +210,8 @@ class Filling:
             return self._take_batch(record, block, number, end)
         except Unreadable:
             self.passed_over += 1
-            # Go on behind the whole record, even if fewer messages are wanted: it may have a million numbers.
+            # Continues after the whole record, even if fewer messages are requested, because it may have a million
+            # numbers.
             return record.number + record.message_count
         except (Damage, ValueError) as error:
             reason = error.reason if isinstance(error, Damage) else str(error)
@@ -252,7 +254,7 @@ class Filling:
 
 
 def _columns(record: DiskMessage, block: Block) -> columns.Columns:
-    """Returns the columns of a batch. Raises Unreadable, at once if the batch was found to be unreadable before."""
+    """Returns the columns of a batch. Raises Unreadable, without unpacking if the batch is known to be unreadable."""
     place = record.position, record.number, record.timestamp
     if place in block.unreadable:
         raise Unreadable(record.position, "known to be unreadable")
@@ -276,7 +278,7 @@ def _first(rows: RowSelection, count: int) -> RowSelection:
 
 
 def _row_behind(rows: RowSelection, count: int, end: int) -> int:
-    """Returns the row to go on from after the first `count` of `rows`, which lie before `end`, were added."""
+    """Returns the row to continue from after the first `count` of `rows`, which are before `end`, were added."""
     if count == _count(rows, end):
         return end
     return rows.start + count if isinstance(rows, slice) else int(rows[count])
@@ -341,4 +343,4 @@ def _run_messages(run: Run, label: Label) -> list[Message]:
         run.unpacked_bodies(),
         repeat(0),
     )
-    return list(map(tuple.__new__, repeat(Message), fields))
+    return columns.made_of(fields)

@@ -18,7 +18,7 @@ from warren.storage.format.layout import (
     RecordHead,
     aligned,
 )
-from warren.storage.format.record import Damage, Packed, read_head
+from warren.storage.format.record import Damage, Packed
 from warren.storage.read.log_view import LogView
 
 
@@ -35,97 +35,93 @@ class StoredRun(NamedTuple):
     batch: memoryview | None
 
 
-def read_stored(view: LogView, number: int, bytes_max: int) -> list[StoredRun]:
+class ChecksMore(Exception):
+    """The checksums of more bytes have to be taken than the caller allows."""
+
+
+class CheckRoom:
+    """Of how many bytes a caller may still take checksums; None for no limit."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int | None) -> None:
+        self.left = left
+
+    def use(self, size: int) -> None:
+        """Raises ChecksMore, before the checksum is taken, if `size` bytes are too many."""
+        if self.left is not None:
+            self.left -= size
+            if self.left < 0:
+                raise ChecksMore
+
+
+def read_stored(view: LogView, number: int, bytes_max: int, checked_max: int | None = None) -> list[StoredRun]:
     """Returns the records that hold the messages from `number` on: about `bytes_max` bytes, and at least one record.
 
     The first record may hold messages before `number`. Returns nothing past the published end, and nothing behind
     damage. Raises CorruptRecord if the damage comes first, and NumberRetired if `number` is before the first message.
+    Raises ChecksMore if more than `checked_max` bytes of batches were not checked before.
     """
-    end = view.end
+    first, end = number, view.end
     stored: list[StoredRun] = []
+    room = CheckRoom(checked_max)
     try:
         while number < end and bytes_max > 0:
             block, limit, end_number = view.locate(number, end)
-            filling = _Filling(block, limit, view.synced, stored)
-            number, bytes_max = filling.take(number, min(end, end_number), bytes_max)
+            synced, end_here, position = view.synced, min(end, end_number), block.find(number, limit)
+            while number < end_here:
+                position = block.next_record(position, limit)
+                head = block.read_head(position)
+                size, count = SIZE_WORD.size + head.size_word, head.message_count
+                if not count:
+                    raise block.corrupt(Damage(position, "a record without messages"))
+                if head.number != number and not head.number < number == first < head.number + count:
+                    raise block.corrupt(Damage(position, f"message {head.number} where {number} should be"))
+                # A record that is too large by itself is taken only if it is the first.
+                if stored and size > bytes_max:
+                    return stored
+                if head.codec == CODEC_KAFKA:
+                    batch = _kafka_batch(block, head, position, synced, room)
+                    stored.append(StoredRun(head.number, count, size, batch))
+                elif stored and stored[-1].batch is None:
+                    # Only the stamps were checked here. The reader of these messages checks the rest of their records.
+                    run = stored[-1]
+                    stored[-1] = StoredRun(run.number, run.message_count + count, run.size + size, None)
+                else:
+                    stored.append(StoredRun(head.number, count, size, None))
+                number, position, bytes_max = head.number + count, position + aligned(size), bytes_max - size
     except CorruptRecord:
-        # The records before the damage are whole, and may be all that the caller wants.
+        # The records before the damage are good, and may be all that the caller needs.
         if not stored:
             raise
     return stored
 
 
-class _Filling:
-    """Collects the records of one block."""
+def _kafka_batch(block: Block, head: RecordHead, position: int, synced: int, room: CheckRoom) -> memoryview:
+    """Returns a Kafka batch as it lies in the mapped block, checked. Messages below `synced` are on disk.
 
-    def __init__(self, block: Block, limit: int, synced: int, stored: list[StoredRun]) -> None:
-        self._block, self._limit, self._synced, self._stored = block, limit, synced, stored
-        self._bytes = memoryview(block.view)
-
-    def take(self, number: int, end: int, bytes_max: int) -> tuple[int, int]:
-        """Collects records from the one that holds `number` on.
-
-        Returns the number to go on from, and how many bytes are left.
-
-        A Kafka batch is returned as it lies in the mapped block:
-
-            | head        | marker       | Kafka batch head | Kafka records | padding | next record …
-            ^ position    ^ RECORD_HEAD  ^ batch            (the payload ends here) ^ position + aligned(size)
-                            headers_size
-        """
-        block, limit, first = self._block, self._limit, number
-        position = block.find(number, limit)
-        while number < end:
-            position = block.next_record(position, limit)
-            head, size = self._head(position)
-            if head.number != number and not (head.number < number == first < head.number + head.message_count):
-                raise block.corrupt(Damage(position, f"message {head.number} where {number} should be"))
-            # A record that is too large by itself is taken only if it is the first.
-            if self._stored and size > bytes_max:
-                return number, 0
-            self._add(head, position, size)
-            number, position, bytes_max = head.number + head.message_count, position + aligned(size), bytes_max - size
-        return number, bytes_max
-
-    def _head(self, position: int) -> tuple[RecordHead, int]:
-        """Returns the head of the record at `position`, its stamp checked, and the size of the record."""
-        try:
-            head = read_head(self._block.view, position, self._block.base_offset)
-        except Damage as damage:
-            raise self._block.corrupt(damage) from damage
-        if not head.message_count:
-            raise self._block.corrupt(Damage(position, "a record without messages"))
-        return head, SIZE_WORD.size + head.size_word
-
-    def _add(self, head: RecordHead, position: int, size: int) -> None:
-        if head.codec == CODEC_KAFKA:
-            batch = self._batch(head, position, position + size)
-            self._stored.append(StoredRun(head.number, head.message_count, size, batch))
-        elif self._stored and self._stored[-1].batch is None:
-            # Only the stamps were checked here. The reader of these messages checks the rest of their records.
-            number, count, size_before, _ = self._stored[-1]
-            self._stored[-1] = StoredRun(number, count + head.message_count, size_before + size, None)
-        else:
-            self._stored.append(StoredRun(head.number, head.message_count, size, None))
-
-    def _batch(self, head: RecordHead, position: int, end: int) -> memoryview:
-        block = self._block
-        if not block.is_verified(position, head.checksum):
-            if crc32c(self._bytes[position + PAYLOAD_AT : end]) != head.checksum:
-                raise block.corrupt(Damage(position, "the payload does not match its checksum"))
-            if head.number + head.message_count <= self._synced:
-                block.remember_verified(position, head.checksum)
-        batch = self._bytes[position + RECORD_HEAD.size + head.headers_size : end]
-        is_plain = head.key_size == NO_KEY and not (head.id_size or head.tag_size or head.compression)
-        if len(batch) < KAFKA_BATCH_HEAD.size or not is_plain:
-            raise block.corrupt(Damage(position, "no head of a Kafka batch"))
-        return batch
+    | head        | marker       | Kafka batch head | Kafka records | padding | next record …
+    ^ position    ^ RECORD_HEAD  ^ batch            (the payload ends here) ^ position + aligned(size)
+                    headers_size
+    """
+    data, end = memoryview(block.view), position + SIZE_WORD.size + head.size_word
+    if not block.is_verified(position, head.checksum):
+        room.use(end - position)
+        if crc32c(data[position + PAYLOAD_AT : end]) != head.checksum:
+            raise block.corrupt(Damage(position, "the payload does not match its checksum"))
+        if head.number + head.message_count <= synced:
+            block.remember_verified(position, head.checksum)
+    batch = data[position + RECORD_HEAD.size + head.headers_size : end]
+    is_plain = head.key_size == NO_KEY and not (head.id_size or head.tag_size or head.compression)
+    if len(batch) < KAFKA_BATCH_HEAD.size or not is_plain:
+        raise block.corrupt(Damage(position, "no head of a Kafka batch"))
+    return batch
 
 
 def read_packed(view: LogView, start: int, end: int) -> Iterator[Packed]:
     """Yields the records of the messages from `start` up to `end` or the published end.
 
-    Raises BadInput if a record also holds messages outside of these numbers.
+    Raises BadInput if a record also holds messages outside these numbers.
     """
     first, end = view.first, min(end, view.end)
     if start < first:
@@ -144,7 +140,7 @@ def _packed(view: LogView, number: int, end: int) -> Iterator[Packed]:
             if number == start and at < number:
                 raise BadInput(f"message {number} is in a record that starts with message {at}")
             if at != number:
-                raise block.corrupt(Damage(position, f"message {at} where {number} should be"))
+                raise block.corrupt(Damage(position, f"message {at} was found where {number} was expected"))
             if number + packed.message_count > end:
                 raise BadInput(f"message {end} is in a record that starts with message {number}")
             yield packed

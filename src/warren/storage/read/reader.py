@@ -92,7 +92,7 @@ class QueueReader:
     """Reads the messages that pass its filter, in order, from where it last committed. One thread at a time.
 
     `read` moves the position in memory alone; `commit` makes it the position at which the next QueueReader of that name
-    starts. A reader whose messages were retired gets NumberRetired, and its caller decides where to go on.
+    starts. A reader whose messages were retired gets NumberRetired, and its caller decides where to continue.
     """
 
     def __init__(self, log: Readable, name: str, store: ReaderFile) -> None:
@@ -122,13 +122,13 @@ class QueueReader:
         return page.messages
 
     def refresh(self) -> int:
-        """Moves to the last committed position, by whichever process, and returns its number."""
-        # Never behind the end, because a recovery that cuts the log also moves its readers back.
+        """Moves to the last committed position, of any process, and returns its number."""
+        # Never past the end, because a recovery that cuts the log also moves its readers back.
         self._position = self._store.load(self._log)
         return self._position
 
     def commit(self) -> None:
-        """Commits the position: everything read so far is done. As durable as the log's durability says."""
+        """Commits the position: all messages read so far are done. As durable as the log's durability says."""
         self.commit_to(self._position)
 
     def commit_to(self, number: int, offset: int | None = None) -> None:
@@ -149,7 +149,7 @@ class QueueReader:
         self._position = number
 
     def commit_beyond(self, number: int) -> None:
-        """Commits a number behind the end of the log: reading waits until such a message exists.
+        """Commits a number past the end of the log: reading waits until such a message exists.
 
         A recovery that cuts the log does not change it. In a log of version 1, which stores no numbers, the end is
         committed instead.
@@ -228,31 +228,31 @@ def _filter_checksum(fields: ReaderFilter) -> int:
 
 
 class ReaderFileV2:
-    """Two positions and two filters, written in turn: one of each is whole whenever the process dies."""
+    """Two positions and two filters, written in turn: one of each is complete even if the process dies."""
 
     def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
         self._files, self._path, self._is_synced = files, path, is_synced
-        self._seen = b""
+        self._last_bytes = b""
         self._latest = (0, ReaderPosition(0, 0, 0, 0, 0))
 
     def _mapped(self) -> MappedFile:
         return self._files.reader(self._path, READER_FILE_SIZE)
 
     def _latest_position(self) -> tuple[int, ReaderPosition]:
-        """Returns the later position, and which of the two it is."""
+        """Returns which of the two positions is the later one, and that position."""
         view = self._mapped().view
-        # Checked only if the bytes changed, because a queue loads its position at every get.
-        seen = view[:POSITIONS_END]
-        if seen != self._seen:
-            copies = [ReaderPosition._make(READER.unpack_from(seen, at)) for at in READER_PLACES]
+        # Checked only if the bytes changed, because a queue loads its position with every get.
+        data = view[:POSITIONS_END]
+        if data != self._last_bytes:
+            copies = [ReaderPosition._make(READER.unpack_from(data, at)) for at in READER_PLACES]
             for at, fields in zip(READER_PLACES, copies, strict=True):
                 self._check(at, fields.checksum, _position_checksum(fields))
             place = self._later([fields.sequence if fields.checksum else 0 for fields in copies])
-            self._latest, self._seen = (place, copies[place]), seen
+            self._latest, self._last_bytes = (place, copies[place]), data
         return self._latest
 
     def _latest_filter(self) -> tuple[int, ReaderFilter]:
-        """Returns the later filter, and which of the two it is."""
+        """Returns which of the two filters is the later one, and that filter."""
         view = self._mapped().view
         copies = [ReaderFilter._make(READER_FILTER.unpack_from(view, at)) for at in READER_FILTER_PLACES]
         for at, fields in zip(READER_FILTER_PLACES, copies, strict=True):
@@ -278,7 +278,7 @@ class ReaderFileV2:
 
     def save(self, standing: ReaderCursor) -> None:
         place, latest = self._latest_position()
-        # The second condition rarely decides: only if the same number was behind the end before, or is now.
+        # The second condition rarely matters: only if the same number was past the end before, or is now.
         if latest.number != standing.number or READER_BEYOND in (latest.block_number, standing.block_number):
             self._save(standing, 1 - place, latest.sequence + 1)
         elif self._is_synced:
@@ -299,9 +299,9 @@ class ReaderFileV2:
         view[checksum_at:end] = data[READER_CHECKSUM]
         if self._is_synced:
             mapped.file.sync()
-        # These are the bytes in the file now, unless another process stores at the same time. They need no check.
-        seen = self._seen
-        self._seen = seen[:at] + data if place else data + seen[len(data) :]
+        # These are the current bytes of the file, unless another process stores at the same time. They need no check.
+        last_bytes = self._last_bytes
+        self._last_bytes = last_bytes[:at] + data if place else data + last_bytes[len(data) :]
         self._latest = place, tuple.__new__(ReaderPosition, fields)
 
     def take_back(self, end: ReaderCursor) -> None:
@@ -325,7 +325,7 @@ class ReaderFileV2:
         self._store(READER_FILTER_PLACES[1 - place], data, READER_FILTER_CHECKSUM)
 
     def _store(self, position: int, data: bytes, checksum: slice) -> None:
-        """Stores an entry so that, whenever the process dies, it is the old one, unfinished, or the new one."""
+        """Stores an entry so that, even if the process dies, it is the old one, unfinished, or the new one."""
         mapped, start, end = self._mapped(), position + checksum.start, position + checksum.stop
         view = mapped.view
         view[start:end] = bytes(end - start)
@@ -339,8 +339,8 @@ class ReaderFileV2:
 class ReaderFileV1:
     """The reader of the zbus document: a block, a position in it, and a filter.
 
-    The fields change together, and no single store changes them all. So the new fields are first stored behind them, as
-    an intent. Whenever the process dies, either the fields or the intent are whole.
+    The fields change together, and no single store changes them all. So the new fields are first stored after them, as
+    an intent. Even if the process dies, either the fields or the intent are complete.
     """
 
     def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
@@ -389,10 +389,10 @@ class ReaderFileV1:
         self._store(self._fields()._replace(tag=text_field("tag filter", text, TAG_FIELD)))
 
     def _store(self, fields: ReaderPositionV1) -> None:
-        """Stores the fields so that, whenever the process dies, they are the old ones or the new ones."""
+        """Stores the fields so that, even if the process dies, they are the old ones or the new ones."""
         mapped, data = self._mapped(), READER_V1.pack(*fields)
         if (begun := self._intended()) is not None:
-            # The fields may be half stored. They must be whole before the intent that repairs them is overwritten.
+            # The fields may be half stored. They must be complete before the intent that repairs them is overwritten.
             self._finish(READER_V1.pack(*begun))
         mapped.view[READER_INTENT_V1_AT : READER_INTENT_V1_CHECKSUM.start] = data
         mapped.view[READER_INTENT_V1_CHECKSUM] = READER_CHECKSUM_V1.pack(_intent_checksum(data))
@@ -405,7 +405,7 @@ class ReaderFileV1:
         view = self._mapped().view
         view[: READER_V1.size] = data
         view[READER_INTENT_V1_CHECKSUM] = bytes(READER_CHECKSUM_V1.size)
-        # The file then has zeros behind the fields of the document, as zbus leaves it.
+        # The file then has zeros after the fields of the document, as zbus leaves it.
         view[READER_INTENT_V1_AT : READER_INTENT_V1_CHECKSUM.start] = bytes(READER_V1.size)
 
 
@@ -421,7 +421,7 @@ def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
 
 
 def take_readers_back(files: LogFiles, end: ReaderCursor) -> None:
-    """Moves readers behind the new end of a log that was cut back to it, so that they do not miss new messages."""
+    """Moves readers that are past the new end of a cut log back to it, so that they do not miss new messages."""
     directory = paths.readers_directory(files.directory)
     names = files.filesystem.names(directory) if files.filesystem.exists(directory) else []
     for name in names:
@@ -431,7 +431,7 @@ def take_readers_back(files: LogFiles, end: ReaderCursor) -> None:
 
 
 def open_reader(log: Readable, files: LogFiles, name: str, tag: str | None, *, is_synced: bool) -> QueueReader:
-    """Returns the reader `name`, and makes it at the start of the log if it does not exist.
+    """Returns the reader `name`, and creates it at the start of the log if it does not exist.
 
     A `tag` becomes the reader's filter; None keeps the filter in its file.
     """

@@ -100,7 +100,7 @@ class Run:
             row, size = row_end, int(ends[row_end - 1])
 
     def field(self, name: str) -> npt.NDArray[np.int64]:
-        """Returns one field of every head, as wide as it is there."""
+        """Returns one field of every head, with its width in the head."""
         field: npt.NDArray[np.int64] = self.heads[name]
         return field
 
@@ -185,11 +185,11 @@ class Run:
 
 
 class RunFinder:
-    """Finds runs in one block, and reads nothing behind `limit`. For one reader that goes forwards.
+    """Finds runs in one block, and reads nothing past `limit`. For one reader that goes forwards.
 
-    The index says where every 64th message stands, so that all groups of 64 are walked at the same time. Its entries
-    are hints: a run goes as far as each record starts where the one before it ends, and has the offset and number
-    expected there.
+    The index holds the position of every 64th message, so that all groups of 64 are walked at the same time. Its
+    entries are hints: a run continues as long as each record starts where the one before it ends, and has the expected
+    offset and number.
     """
 
     def __init__(self, block: Block, limit: int, end: int, size_max: int) -> None:
@@ -209,7 +209,7 @@ class RunFinder:
         """Returns the run that starts with message `number`, whose record stands at `position`, and ends before `end`.
 
         Returns None if that record is better read by itself. A run ends before the first record that does not check. It
-        has at least one record, and only the first may start `size_max` bytes or more behind `position`.
+        has at least one record, and only the first may start `size_max` bytes or more past `position`.
 
         The index of the block names every 64th record. Each entry starts a lane, and all lanes are walked together, one
         numpy operation for each step:
@@ -250,7 +250,7 @@ class RunFinder:
         return run
 
     def _usable(self, entries: Words, position_end: int) -> Words:
-        """Returns the entries before the first that cannot be right, or that is at or behind `position_end`."""
+        """Returns the entries before the first that cannot be right, or that is at or past `position_end`."""
         positions = entries[:, 0]
         is_usable = (positions > 0) & (positions % ALIGNMENT == 0) & (positions < min(self._limit, position_end))
         return entries[: count_true(is_usable)]
@@ -260,11 +260,11 @@ class RunFinder:
     def _walk(self, starts: Words, row_count: int) -> Words:
         """Returns for each lane the places of its records and the end of the last one, in words of 8 bytes.
 
-        Places behind the first `row_count` records may be wrong.
+        Places after the first `row_count` records may be wrong.
         """
         steps = self._steps(starts)[:, None]
         lanes = starts[:, None] + steps * np.arange(INDEX_SPACING + 1)
-        # Records often have one size: then the first of a lane says where all of them are.
+        # Records often have the same size: then the first of a lane gives the places of all.
         is_even = self._steps(lanes[:, :-1]) == steps
         is_even.ravel()[row_count:] = True
         uneven = np.flatnonzero(~is_even.all(axis=1))
@@ -290,7 +290,7 @@ class RunFinder:
     # --- Believing ---
 
     def _look(self, lanes: Words, rows: slice, position: int, number: int) -> tuple[Run, int]:
-        """Returns the run in these rows of the lanes, and how many of its first records are where they should be."""
+        """Returns the run in these rows of the lanes, and how many of its first records are at the expected places."""
         positions = lanes[:, :-1].ravel()[rows] * ALIGNMENT
         heads = heads_at(self._block.view, self._limit, positions)
         run = Run(self._block.view, positions, heads)
@@ -308,7 +308,7 @@ class RunFinder:
         return run, min(joined, *map(count_true, conditions))
 
     def _count_joined(self, lanes: Words) -> int:
-        """Returns how many of the first lanes end where the next one starts. An index message may stand in between."""
+        """Returns how many of the first lanes end where the next one starts. An index message may be in between."""
         ends, starts = lanes[:-1, -1], lanes[1:, 0]
         for lane in np.flatnonzero(ends != starts).tolist():
             is_meta = ends[lane] < len(self._words) and self._words[ends[lane]] & META_DATA
@@ -321,22 +321,23 @@ class RunFinder:
         is_good = np.zeros(len(entries), np.bool_)
         starts, checksums = entries[: len(ends)].T
         is_known = (checksums != 0) & (starts < ends) & (ends <= self._limit) & (ends - starts <= GROUP_SIZE_MAX)
-        known = np.flatnonzero(is_known)
-        places = zip(starts[known].tolist(), ends[known].tolist(), strict=True)
+        groups = np.flatnonzero(is_known)
+        places = zip(starts[groups].tolist(), ends[groups].tolist(), strict=True)
         computed = list(map(crc32c, [self._bytes[start:end] for start, end in places]))
-        is_good[known] = checksums[known] == np.array(computed, np.int64)
+        is_good[groups] = checksums[groups] == np.array(computed, np.int64)
         return is_good
 
     def _count_checked(
         self, run: Run, skipped: int, group_ends: Positions, entries: Words, is_good: npt.NDArray[np.bool_]
     ) -> int:
-        """Returns how many of the first records match their checksums. The run leaves out `skipped` of the first group.
+        """Returns how many of the first records match their checksums. The run omits `skipped` records of the first
+        group.
 
-        `is_good` says which groups end where the next one starts and match their checksum: their records are good.
+        `is_good` marks the groups that end where the next one starts and match their checksum: their records are good.
         """
         for group in np.flatnonzero(~is_good[: -(-(skipped + len(run)) // INDEX_SPACING)]).tolist():
             rows = slice(max(0, group * INDEX_SPACING - skipped), (group + 1) * INDEX_SPACING - skipped)
-            # An index message may stand between a group and the next one.
+            # An index message may be between a group and the next one.
             if not self._check_groups(entries[group : group + 1], group_ends[group : group + 1])[0]:
                 count = count_matching(self._bytes, run.positions[rows], run.heads[rows])
                 if count < len(run.positions[rows]):
@@ -359,7 +360,7 @@ def count_matching(view: memoryview, positions: Positions, heads: Heads) -> int:
 def heads_at(view: mmap, limit: int, positions: Positions) -> Heads:
     """Returns the heads of the records at these positions.
 
-    A head that would pass `limit` is read from another place.
+    A head that would exceed `limit` is read from another place.
     """
     count = max(1, limit // ALIGNMENT - HEAD_WORDS + 1)
     heads: Heads = np.ndarray((count,), f"V{HEAD.itemsize}", view, 0, (ALIGNMENT,))

@@ -1,4 +1,4 @@
-"""Walks the records of a block in order, from one message on: together if many can be read at once, else one by one."""
+"""Walks the records of a block in order, from one message on: many together if possible, otherwise one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warren.storage.format.record import Damage, DiskMessage
 
 
 class Together(Protocol):
-    """Adjacent records, each of them checked, that were read at once."""
+    """Adjacent records, each of them checked, that were read together."""
 
     @property
     def end(self) -> int:
@@ -28,12 +28,12 @@ AnyTogether = TypeVar("AnyTogether", bound=Together)
 def walk(
     block: Block, limit: int, number: int, end: int, find: Callable[[int, int], AnyTogether | None]
 ) -> Iterator[AnyTogether | DiskMessage]:
-    """Yields the records of messages `number` to `end` of a block, and reads nothing behind `limit`.
+    """Yields the records of messages `number` to `end` of a block, and reads nothing past `limit`.
 
     Every record is checked, and follows the one before without a gap. The first may hold messages before `number`, and
     the last may hold messages from `end` on. The walk calls `find` with the position of a record and the number of its
-    first message; `find` returns what can be read together from there, or None. It stops before damage, so that the
-    walk raises CorruptRecord when it reaches the damage, and not before.
+    first message; `find` returns the records that can be read together from there, or None. It stops before damage, so
+    that the walk raises CorruptRecord when it reaches the damage, and not before.
     """
     position, first = block.find(number, limit), number
     while number < end:
@@ -44,7 +44,7 @@ def walk(
         else:
             record = block.read(position, limit)
             if record.number != number and not (record.number < number == first < record.number + record.message_count):
-                raise block.corrupt(Damage(position, f"message {record.number} where {number} should be"))
+                raise block.corrupt(Damage(position, f"message {record.number} was found where {number} was expected"))
             yield record
             number, position = record.number + record.message_count, record.end
         if number < end:

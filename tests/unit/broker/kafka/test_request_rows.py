@@ -1,4 +1,4 @@
-"""Lists in requests: what is named twice is left once, pieces hold all rows, and answers to pieces make one answer."""
+"""Lists in requests: a name that comes twice is kept once, pieces have all rows, and answers to pieces are joined."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def offsets_asked(topics: list[tuple[str, list[int]]]) -> ListOffsetsRequest:
 def test_each_partition_is_answered_once_wherever_the_request_is_split(topics: list[tuple[str, list[int]]]) -> None:
     rows = rows_of(ApiKey.LIST_OFFSETS, 6)
     assert rows is not None
-    asked = offsets_asked(topics)
-    refused = rows.tidy(asked)
-    pieces = list(rows.pieces(asked))
+    request = offsets_asked(topics)
+    refused = rows.tidy(request)
+    pieces = list(rows.pieces(request))
     answers = [
         ListOffsetsResponse(
             topics=[
@@ -75,14 +75,14 @@ def test_each_partition_is_answered_once_wherever_the_request_is_split(topics: l
     encode_response(ApiKey.LIST_OFFSETS, 6, whole)
 
 
-def test_a_list_without_elements_or_with_null_is_left_as_it_is() -> None:
+def test_a_list_without_elements_or_with_null_is_not_changed() -> None:
     rows = rows_of(ApiKey.METADATA, 9)
     assert rows is not None
     nothing: tuple[list[str] | None, ...] = (None, [])
     for topics in nothing:
-        asked = decode_request(ApiKey.METADATA, 9, encode_request(ApiKey.METADATA, 9, {"topics": topics}))
+        request = decode_request(ApiKey.METADATA, 9, encode_request(ApiKey.METADATA, 9, {"topics": topics}))
 
-        assert (rows.tidy(asked), asked.topics, rows.count(asked)) == ([], topics, 0)
+        assert (rows.tidy(request), request.topics, rows.count(request)) == ([], topics, 0)
 
 
 ROWS = [
@@ -94,7 +94,7 @@ ROWS = [
 
 
 def row_of(named_by: tuple[str, ...] | None) -> Any:
-    """A row by its names. The empty name is the default of every other field."""
+    """Returns a row by its names. The empty name is the default of every other field."""
     if not named_by:
         return "a" if named_by == () else {}
     values = {"name": "a", "topic": "a", "group_id": "a", "resource_type": 2, "resource_name": "a", "member_id": "a"}
@@ -109,12 +109,12 @@ def test_a_duplicate_row_is_answered_once_or_refused_once(api_key: int, version:
     if rows.parts:
         row |= {rows.parts: [{rows.part: 3}] if rows.part else [3]}
     body = encode_request(api_key, version, {rows.requested: [row, row]})
-    asked = decode_request(api_key, version, body)
+    request = decode_request(api_key, version, body)
 
-    refused = rows.tidy(asked)
+    refused = rows.tidy(request)
 
-    left = getattr(asked, rows.requested)
-    count = sum(len(getattr(each, rows.parts)) for each in left) if rows.parts else len(left)
+    remaining = getattr(request, rows.requested)
+    count = sum(len(getattr(each, rows.parts)) for each in remaining) if rows.parts else len(remaining)
     if rows.named_by is None:
         assert (count, refused) == (2, [])
         return
@@ -137,30 +137,34 @@ def test_an_error_of_a_piece_is_the_error_of_the_whole_answer() -> None:
 
 @given(TOPICS)
 def test_a_partition_that_a_produce_names_twice_is_left_out(topics: list[tuple[str, list[int]]]) -> None:
-    asked = [ProducedTopic(name, b"", [ProducedPartition(number, None) for number in parts]) for name, parts in topics]
+    topics_asked = [
+        ProducedTopic(name, b"", [ProducedPartition(number, None) for number in parts]) for name, parts in topics
+    ]
 
-    tidy, repeated = once_each(asked)
+    tidy, repeated = once_each(topics_asked)
 
     named = [(name, number) for name, numbers in topics for number in numbers]
     twice = {each for each in named if named.count(each) > 1}
     assert {(tidy[place].name, number) for place, numbers in repeated.items() for number in numbers} == twice
-    left = [(topic.name, part.partition) for topic in tidy for part in topic.partitions]
-    assert sorted(left) == sorted(set(named) - twice)
+    remaining = [(topic.name, part.partition) for topic in tidy for part in topic.partitions]
+    assert sorted(remaining) == sorted(set(named) - twice)
     cut = [(piece.name, part.partition) for _, piece in pieces_of(tidy) for part in piece.partitions]
-    assert cut == left
+    assert cut == remaining
     assert all(len(piece.partitions) <= LOOP_ROWS_AT_ONCE for _, piece in pieces_of(tidy))
 
 
 @given(TOPICS)
 def test_a_fetch_reads_each_partition_once_as_it_was_named_last(topics: list[tuple[str, list[int]]]) -> None:
     named = [(name, number, place) for place, (name, numbers) in enumerate(topics) for number in numbers]
-    asked = [
+    fetched_topics = [
         FetchTopic(name, b"", [FetchPartition(number, place, 1) for number in numbers])
         for place, (name, numbers) in enumerate(topics)
     ]
 
-    found = [
-        (topic.name, part.partition, part.fetch_offset) for topic in last_of_each(asked) for part in topic.partitions
+    rows = [
+        (topic.name, part.partition, part.fetch_offset)
+        for topic in last_of_each(fetched_topics)
+        for part in topic.partitions
     ]
 
-    assert sorted(found) == sorted((*key, place) for key, place in {(n, p): at for n, p, at in named}.items())
+    assert sorted(rows) == sorted((*key, place) for key, place in {(n, p): at for n, p, at in named}.items())

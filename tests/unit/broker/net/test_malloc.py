@@ -1,4 +1,4 @@
-"""Memory that a broker has used is used again, and not given back and taken anew with every request."""
+"""Memory that a broker has used is used again, and not freed and allocated again with every request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_without_mallopt_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not keep_memory()
 
 
-def test_memory_is_trimmed_when_it_exceeds_the_minimum_and_what_requests_hold() -> None:
+def test_memory_is_trimmed_when_it_exceeds_the_minimum_and_the_memory_of_requests() -> None:
     sizes = iter([100, 90, 95 + BROKER_HEAP_KEPT_SIZE_MAX, 95 + BROKER_HEAP_KEPT_SIZE_MAX])
     heap = MemoryTrimmer(lambda: next(sizes))
 

@@ -12,7 +12,7 @@ from warren.broker.net.outbox import OUTBOX_PIECE_SIZE, TLS_UNSENT_SIZE_MAX, Out
 
 
 class FakeTransport(asyncio.Transport):
-    """Accepts bytes until it holds more than its limit, and tells its protocol then."""
+    """Accepts bytes until it has more than its limit, and then informs its protocol."""
 
     def __init__(self, *, is_tls: bool = False) -> None:
         super().__init__({"sslcontext": object()} if is_tls else {})

@@ -39,7 +39,7 @@ def later_s(seconds: float) -> float:
 
 
 class Attempts:
-    """Notes the reason of each attempt, and is done with the last of `results`."""
+    """Records the reason of each attempt, and is done with the last of `results`."""
 
     def __init__(self, *results: PollResult[str]) -> None:
         self.reasons: list[bool] = []
@@ -65,7 +65,7 @@ def test_an_attempt_after_a_poll_learns_that_only_time_has_passed() -> None:
     polled(work)
 
 
-def test_a_log_that_grows_wakes_the_request_at_once(tmp_path: Path) -> None:
+def test_a_log_that_grows_wakes_the_request_immediately(tmp_path: Path) -> None:
     with Log.open(str(tmp_path / "log")) as log:
 
         async def work(polls: LongPolls) -> None:
@@ -101,7 +101,7 @@ def test_when_the_time_is_over_the_last_result_is_the_answer() -> None:
     polled(work)
 
 
-def test_a_right_that_is_gone_after_the_wait_ends_the_long_poll() -> None:
+def test_a_right_that_was_removed_during_the_wait_ends_the_long_poll() -> None:
     def denied() -> None:
         raise PermissionError
 

@@ -1,4 +1,4 @@
-"""The budget of memory: what waits, what passes, who gets in next, and which connections are closed."""
+"""The memory budget: what waits, what passes, what is next, and which connections are closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIDDLE = 1 << 20
 
 
 class Asking:
-    """A client that asks for memory, and what it got."""
+    """A client that requests memory, and what it got."""
 
     def __init__(self, budget: MemoryBudget, size: int, owner: str, kind: MemoryKind = MemoryKind.FRAMES) -> None:
         self.hold: Hold | None = None
@@ -92,17 +92,31 @@ def test_requests_get_room_in_the_order_in_which_they_came() -> None:
     assert later.hold is None
 
 
-def test_a_request_larger_than_all_there_is_gets_in_alone() -> None:
+def test_a_request_larger_than_the_budget_is_admitted_alone() -> None:
     budget = MemoryBudget(ALL)
-    small = Asking(budget, MIDDLE, "bob")
+    small = Asking(budget, ALL // 8, "bob")
     large = Asking(budget, 2 * ALL, "ann")
-    kept = budget.keep(MemoryKind.MEMBERS, MIDDLE, "eve")
+    reservation = budget.keep(MemoryKind.MEMBERS, MIDDLE, "eve")
 
     assert large.hold is None
     small.release()
 
     assert large.hold is not None
-    assert kept.size == MIDDLE
+    assert reservation.size == MIDDLE
+
+
+def test_a_piece_above_the_limit_is_admitted_next_to_small_requests_and_counts_in_full() -> None:
+    budget, granted = MemoryBudget(ALL), list[Hold]()
+    budget.take(1000)
+    other = budget.hold(MemoryKind.FRAMES, ALL // 4, "bob")
+
+    assert budget.ask("read", MemoryKind.UNPACKED, 2 * ALL, "ann", granted.append) is None
+    assert budget.ask("later", MemoryKind.FRAMES, 1, "cid", granted.append) is not None
+    other.release()
+
+    assert [hold.size for hold in granted] == [2 * ALL]
+    assert budget.size == 2 * ALL + 1001
+    assert budget.is_full
 
 
 def test_small_requests_that_are_answered_make_room_too() -> None:
@@ -169,11 +183,11 @@ def test_answers_get_smaller_while_clients_do_not_take_them_and_then_wait() -> N
 STALLED_S = 60.0
 
 
-def stalls(seen: Callable[[float], tuple[tuple[int, int, int], int]], until_s: float, *, is_hurried: bool) -> bool:
-    """Whether a connection that is looked at every second is closed within this time."""
+def stalls(state_at: Callable[[float], tuple[tuple[int, int, int], int]], until_s: float, *, is_hurried: bool) -> bool:
+    """Returns whether a connection that is checked every second is closed within this time."""
     mark, now_s = Mark(), 0.0
     while now_s <= until_s:
-        frame, unsent = seen(now_s)
+        frame, unsent = state_at(now_s)
         if mark.stalled(1000 + now_s, STALLED_S, is_hurried=is_hurried, frame=frame, unsent=unsent):
             return True
         now_s += 1.0
@@ -194,7 +208,7 @@ def test_a_request_that_trickles_ends_its_connection_and_one_that_comes_on_does_
 
     assert stalls(lambda now_s: ((1, int(now_s), size), 0), 2 * STALLED_S, is_hurried=True)
     assert not stalls(lambda now_s: ((1, int(now_s * slow_enough * 1.1), size), 0), 9 * STALLED_S, is_hurried=True)
-    # One request after the other, each a little slow, is none that stalls.
+    # One slow request after the other does not count as stalling.
     assert not stalls(lambda now_s: ((int(now_s / 50), 10, size), 0), 5 * STALLED_S, is_hurried=False)
 
 
@@ -202,6 +216,6 @@ def test_a_connection_between_requests_or_not_read_from_may_take_its_time() -> N
     assert not stalls(lambda _: ((1, 0, 0), 0), 10 * STALLED_S, is_hurried=True)
 
 
-def test_answers_that_are_not_taken_end_their_connection_and_slow_readers_do_not_lose_it() -> None:
+def test_unread_answers_close_their_connection_and_slow_readers_keep_theirs() -> None:
     assert stalls(lambda _: ((0, 0, 0), 5000), STALLED_S + 1, is_hurried=False)
     assert not stalls(lambda now_s: ((0, 0, 0), 100_000 - int(now_s)), 5 * STALLED_S, is_hurried=False)

@@ -42,7 +42,7 @@ def test_a_long_pause_is_logged_and_a_short_one_is_not(caplog: pytest.LogCapture
     assert "stood still for 500 ms" in caplog.text
 
 
-def test_a_sleep_that_is_too_short_is_no_pause() -> None:
+def test_a_sleep_that_is_too_short_is_not_a_pause() -> None:
     pauses = Pauses(lambda: 0.0)
 
     pauses.note(-0.001)

@@ -1,4 +1,4 @@
-"""Topics as requests name them: ids are those of topics that are there, and asking for others is cheap."""
+"""Topics as requests name them: ids are those of existing topics, and requests for others are cheap."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.support.simulated_clock import SimulatedClock
 from warren.broker.kafka import offsets
 from warren.broker.kafka.errors import Code
 from warren.broker.services import topics as broker_topics
+from warren.broker.services.leadership import Alone
 from warren.broker.services.topics import CACHED_S, LOOK_S, Topics
 from warren.errors import NoSuchTopic
 from warren.protocol.kafka_messages import ListOffsetsResponse
@@ -68,7 +69,7 @@ def test_when_many_topics_were_deleted_their_ids_are_evicted_and_other_ids_kept(
     clock = SimulatedClock()
     with Store(tmp_path, filesystem=QUICK_DISK, keeps=False, clock=clock) as store:
         topics = Topics(store)
-        kept = {topics.id_of(store.topic(f"kept-{number}")): f"kept-{number}" for number in range(3)}
+        names = {topics.id_of(store.topic(f"kept-{number}")): f"kept-{number}" for number in range(3)}
         gone = []
         for number in range(50):
             gone.append(topics.id_of(topics.recall(store.topic(f"gone-{number}").name)))
@@ -76,20 +77,25 @@ def test_when_many_topics_were_deleted_their_ids_are_evicted_and_other_ids_kept(
             clock.pass_ns(int(CACHED_S * 1e9))
             gc.collect()
 
-        assert len(topics._ids) <= 2 * len(kept) + 4
+        assert len(topics._ids) <= 2 * len(names) + 4
         assert len(topics._names) <= 20
         monkeypatch.setattr(topics, "names", lambda: pytest.fail("the last one is known to be gone"))
         with pytest.raises(NoSuchTopic):
             topics.find_by_id(gone[-1])
-        assert {id: topics.recall_by_id(id).name for id in kept} == kept
+        assert {id: topics.recall_by_id(id).name for id in names} == names
 
 
 def test_a_lookup_of_missing_topics_leaves_no_cyclic_garbage(tmp_path: Path) -> None:
     with Store(tmp_path, keeps=False) as store:
-        call: Any = SimpleNamespace(broker=SimpleNamespace(topics=Topics(store)))
-        asked = [SimpleNamespace(partition_index=0, partition=0, timestamp=-1, leader_epoch=0)]
+        call: Any = SimpleNamespace(
+            broker=SimpleNamespace(topics=Topics(store), leadership=Alone(lambda: ("127.0.0.1", 9092)))
+        )
+        partitions = [
+            SimpleNamespace(partition_index=0, partition=0, timestamp=-1, leader_epoch=0, current_leader_epoch=-1)
+        ]
         rows = [
-            SimpleNamespace(name=f"gone-{number}", topic=f"gone-{number}", partitions=asked) for number in range(100)
+            SimpleNamespace(name=f"gone-{number}", topic=f"gone-{number}", partitions=partitions)
+            for number in range(100)
         ]
         request: Any = SimpleNamespace(topics=rows)
         gc.collect()
@@ -97,7 +103,7 @@ def test_a_lookup_of_missing_topics_leaves_no_cyclic_garbage(tmp_path: Path) -> 
         try:
             listed = offsets.list_offsets(call, request)
             ends = offsets.offset_for_leader_epoch(call, request)
-            found = gc.collect()
+            garbage_count = gc.collect()
         finally:
             gc.enable()
 
@@ -108,4 +114,4 @@ def test_a_lookup_of_missing_topics_leaves_no_cyclic_garbage(tmp_path: Path) -> 
     ):
         assert codes == [Code.UNKNOWN_TOPIC_OR_PARTITION] * 100
     # An error that is kept is part of a cycle with its frames: fifteen objects for each topic.
-    assert found < 100
+    assert garbage_count < 100

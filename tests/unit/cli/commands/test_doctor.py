@@ -1,4 +1,4 @@
-"""What `warren doctor` makes of a machine."""
+"""The report of `warren doctor` for a machine."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_nothing_is_known_without_mounts() -> None:
     [("nfs4", "only one machine"), ("overlay", "volume"), ("tmpfs", "on a disk"), ("ext4", ""), ("xfs", "")],
 )
 def test_a_volatile_or_remote_file_system_gives_a_warning(kind: str, advice: str) -> None:
-    found = judged_filesystem("/data", kind)
+    check = judged_filesystem("/data", kind)
 
-    assert found.state == ("warning" if advice else "ok")
-    assert advice in found.advice
+    assert check.state == ("warning" if advice else "ok")
+    assert advice in check.advice
 
 
 def test_a_disk_that_is_nearly_full_fails() -> None:
@@ -77,8 +77,8 @@ def test_a_package_must_be_there_and_of_the_right_age() -> None:
         check_package("no-such-package", "1", "", missing="warning", advice="do"),
     ]
 
-    assert [found.state for found in states] == ["ok", "failed", "failed", "warning"]
-    assert [found.advice for found in states] == ["", "do", "do", "do"]
+    assert [each.state for each in states] == ["ok", "failed", "failed", "warning"]
+    assert [each.advice for each in states] == ["", "do", "do", "do"]
 
 
 def test_the_versions_are_those_of_the_project() -> None:
@@ -100,15 +100,15 @@ def test_spark_is_checked_only_if_it_is_needed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(doctor, "SPARK_PACKAGES", {"no-such-package": ("1", "")})
     monkeypatch.setattr(doctor, "look_for_java", lambda environment: iter(()))
 
-    states = [{found.state for found in check_spark({}, is_needed=needed)} for needed in (False, True)]
+    states = [{each.state for each in check_spark({}, is_needed=needed)} for needed in (False, True)]
 
     assert states == [{"warning"}, {"failed"}]
 
 
 def test_a_directory_that_cannot_be_written_to_fails() -> None:
-    found = list(command.check_disk("/proc/warren"))[-1]
+    check = list(command.check_disk("/proc/warren"))[-1]
 
-    assert (found.check, found.state) == ("writing", "failed")
+    assert (check.check, check.state) == ("writing", "failed")
 
 
 def test_the_jars_of_zookeeper_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +126,6 @@ def test_missing_jars_of_zookeeper_are_a_warning_that_names_them(monkeypatch: py
 
     monkeypatch.setattr(command, "class_path", missing)
 
-    found = list(command.check_cluster())[1]
-    assert (found.state, found.detail) == ("warning", "no server can be run here")
-    assert "snappy-java-*.jar" in found.advice
+    check = list(command.check_cluster())[1]
+    assert (check.state, check.detail) == ("warning", "no server can run on this machine")
+    assert "snappy-java-*.jar" in check.advice

@@ -1,4 +1,4 @@
-"""The commands of archives and jobs: what they refuse before Spark is started, and what needs none."""
+"""The commands of archives and jobs: what they refuse before Spark is started, and what needs no Spark."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_an_archive_is_listed_without_spark(store: Path) -> None:
-    shown = warren("archive", "list", "--archive", store.parent / "a")
+    result = warren("archive", "list", "--archive", store.parent / "a")
     report = json.loads(warren("archive", "list", "--archive", store.parent / "a", "--json").stdout)
 
-    assert shown.exit_code == 0
-    assert "orders" in shown.stdout
+    assert result.exit_code == 0
+    assert "orders" in result.stdout
     assert [(part["topic"], part["messages"], part["end"]) for part in report["partitions"]] == [("orders", 200, 200)]
 
 
@@ -49,8 +49,8 @@ def test_an_archive_is_listed_without_spark(store: Path) -> None:
     ("arguments", "code", "sentence"),
     [
         (["archive", "list", "--archive", "nowhere"], 1, "is not an archive: there is no such directory"),
-        (["archive", "verify", "--archive", "nowhere"], 1, "`warren archive run` makes one"),
-        (["archive", "run", "--keep", "7d"], 2, "--keep goes with --then-retire"),
+        (["archive", "verify", "--archive", "nowhere"], 1, "`warren archive run` creates one"),
+        (["archive", "run", "--keep", "7d"], 2, "--keep can only be used with --then-retire"),
         (["archive", "run", "--until", "soon"], 2, "expected a time"),
         (["archive", "run", "--store", "nowhere"], 1, "is not a store"),
         (["stats", "--window", "long"], 2, "expected a duration"),
@@ -58,7 +58,7 @@ def test_an_archive_is_listed_without_spark(store: Path) -> None:
         (["replay", "orders", "--into", "x", "--store", "nowhere"], 1, "is not a store"),
         (["compact", "orders", "--into", "x", "--store", "nowhere"], 1, "is not a store"),
         (["dead", "summary", "--store", "nowhere"], 1, "is not a store"),
-        (["dead", "redrive", "orders", "--where", "true", "--limit", "1"], 2, "give either --where or --limit"),
+        (["dead", "redrive", "orders", "--where", "true", "--limit", "1"], 2, "pass either --where or --limit"),
     ],
 )
 def test_bad_arguments_are_refused_before_spark_starts(
@@ -66,35 +66,35 @@ def test_bad_arguments_are_refused_before_spark_starts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    done = warren(*arguments)
+    result = warren(*arguments)
 
-    assert done.exit_code == code
-    assert sentence in done.stderr
+    assert result.exit_code == code
+    assert sentence in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_setting_of_spark_has_a_name_and_a_value(store: Path) -> None:
-    done = warren("stats", "--store", store, "--conf", "spark.driver.memory")
+    result = warren("stats", "--store", store, "--conf", "spark.driver.memory")
 
-    assert done.exit_code == 2
-    assert "expected NAME=VALUE" in done.stderr
+    assert result.exit_code == 2
+    assert "expected NAME=VALUE" in result.stderr
 
 
 def test_the_result_of_a_run_is_printed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = store.parent / "a"
     manifest = load_manifest(str(archive))
-    done = Archived(number=1, files=manifest.files, seconds=2.0)
+    run = Archived(number=1, files=manifest.files, seconds=2.0)
     (archive / manifest.files[0].path).unlink()
     checked = verified(store, archive)
 
-    show_run(done, checked, retire(str(store), checked), "a", is_json=False)
-    shown = capsys.readouterr().out
-    show_run(done, checked, [], "a", is_json=True)
+    show_run(run, checked, retire(str(store), checked), "a", is_json=False)
+    output = capsys.readouterr().out
+    show_run(run, checked, [], "a", is_json=True)
     report = json.loads(capsys.readouterr().out)
 
-    assert "200 messages archived to a in 2.0 s (100/s): 1 file," in shown
-    assert "wrong" in shown
-    assert "the file is missing" in " ".join(shown.split())
+    assert "200 messages archived to a in 2.0 s (100/s): 1 file," in output
+    assert "wrong" in output
+    assert "the file is missing" in " ".join(output.split())
     assert report["verification"]["good"] is False
     assert report["messages"] == 200
     show_run(Archived(number=1, files=[], seconds=0.1), None, None, "a", is_json=False)
@@ -114,21 +114,21 @@ def test_the_result_of_a_run_is_printed(store: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_help_has_examples(command: list[str]) -> None:
-    done = warren(*command, "--help")
+    result = warren(*command, "--help")
 
-    assert done.stdout.count(f"warren {' '.join(command)}") >= 2
+    assert result.stdout.count(f"warren {' '.join(command)}") >= 2
 
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands find a session that does nothing, and jobs that do their work here."""
+    """The commands get a session that does nothing, and jobs that run here."""
     monkeypatch.setattr(
         warren_spark, "session", lambda *arguments: SimpleNamespace(stop=lambda: None, _jsparkSession=None)
     )
     monkeypatch.setattr(
-        archive_job, "verify", lambda spark, archive, store, *rest, **named: verified(store, Path(archive))
+        archive_job, "verify", lambda spark, archive, store, *arguments, **named: verified(store, Path(archive))
     )
-    monkeypatch.setattr(archive_job, "archive", lambda *rest, **named: Archived(number=1, files=[], seconds=1.0))
+    monkeypatch.setattr(archive_job, "archive", lambda *arguments, **named: Archived(number=1, files=[], seconds=1.0))
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -142,7 +142,7 @@ def test_verify_exits_with_1_if_something_is_wrong(store: Path) -> None:
 
     assert (good.exit_code, bad.exit_code, report.exit_code) == (0, 1, 1)
     assert "good" in good.stdout
-    assert "What is wrong" in bad.stdout
+    assert "Differences" in bad.stdout
     assert json.loads(report.stdout)["findings"][0]["reason"] == "the file is missing"
 
 
@@ -150,14 +150,14 @@ def test_verify_exits_with_1_if_something_is_wrong(store: Path) -> None:
 def test_a_run_that_retires_reports_it_and_fails_if_the_verification_fails(store: Path) -> None:
     archive = store.parent / "a"
     arguments = ["archive", "run", "orders", "--archive", archive, "--store", store, "--then-retire"]
-    kept = warren(*arguments, "--keep", "1d", "--json")
+    with_keep = warren(*arguments, "--keep", "1d", "--json")
     gone = warren(*arguments)
     (archive / load_manifest(str(archive)).files[0].path).unlink()
 
     bad = warren(*arguments)
 
-    assert (kept.exit_code, gone.exit_code, bad.exit_code) == (0, 0, 1)
-    assert json.loads(kept.stdout)["retired"][0]["first"] == 0
+    assert (with_keep.exit_code, gone.exit_code, bad.exit_code) == (0, 0, 1)
+    assert json.loads(with_keep.stdout)["retired"][0]["first"] == 0
     assert "Retired from the log" in gone.stdout
     assert "wrong" in bad.stdout
 
@@ -166,22 +166,22 @@ def test_a_run_that_retires_reports_it_and_fails_if_the_verification_fails(store
 def test_jobs_report_their_results(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = iter([(5, False), (0, True), (3, False), (0, True)])
 
-    def done(*arguments: object, **named: object) -> SimpleNamespace:
+    def job(*arguments: object, **named: object) -> SimpleNamespace:
         messages, was_done = next(outcomes)
         return SimpleNamespace(messages=messages, was_done=was_done)
 
-    monkeypatch.setattr(replay_job, "replay", done)
-    monkeypatch.setattr(compact_job, "compact", done)
+    monkeypatch.setattr(replay_job, "replay", job)
+    monkeypatch.setattr(compact_job, "compact", job)
     reason = Reason(topic="orders", group="g", reason="late", letters=7, attempts_max=2, first_us=1, last_us=10**15)
-    monkeypatch.setattr(letters_job, "summary", lambda *rest, **named: [reason])
+    monkeypatch.setattr(letters_job, "summary", lambda *arguments, **named: [reason])
 
     replayed = [warren("replay", "orders", "--into", "x", "--name", "n", "--store", store) for _ in range(2)]
     compacted = [warren("compact", "orders", "--into", "x", "--store", store) for _ in range(2)]
     summed = warren("dead", "summary", "--store", store)
 
     assert "5 messages of orders put into x" in replayed[0].stdout
-    assert "nothing was put: 'n' was replayed into x before" in replayed[1].stdout
+    assert "put nothing: 'n' was replayed into x before" in replayed[1].stdout
     assert "3 messages of orders put into x" in compacted[0].stdout
-    assert "nothing was put: orders was compacted into x before" in compacted[1].stdout
+    assert "put nothing: orders was compacted into x before" in compacted[1].stdout
     assert "late" in summed.stdout
     assert json.loads(warren("dead", "summary", "--store", store, "--json").stdout)[0]["letters"] == 7

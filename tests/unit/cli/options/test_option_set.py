@@ -15,7 +15,7 @@ OPTIONS = {"size": (int, 1), "unit": (str, "s")}
 @pytest.mark.parametrize(
     ("is_last", "names"), [(False, ["topic", "size", "unit", "is_json"]), (True, ["topic", "is_json", "size", "unit"])]
 )
-def test_the_options_stand_in_place_of_the_parameter_or_behind_all_others(is_last: bool, names: list[str]) -> None:
+def test_the_options_replace_the_parameter_or_come_after_all_others(is_last: bool, names: list[str]) -> None:
     calls: list[tuple[str, str, bool]] = []
     options = OptionSet(options=OPTIONS, value_of=lambda size, unit: f"{size}{unit}", is_last=is_last)
 

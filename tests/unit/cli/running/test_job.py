@@ -16,7 +16,7 @@ from warren.spark.runtime.tasks import TaskFailed, _sentence, counted, watched
 
 
 class FakeContext:
-    """A SparkContext with one job of two stages, or none, that can be called off."""
+    """A SparkContext with one job of two stages, or none, that can be cancelled."""
 
     def __init__(self, *, is_working: bool) -> None:
         self.is_working = is_working
@@ -42,7 +42,7 @@ class FakeContext:
 
 
 class FakeSession:
-    """A classic SparkSession, as far as jobs look at it."""
+    """The part of a classic SparkSession that jobs use."""
 
     _jsparkSession = None  # noqa: N815
 
@@ -77,7 +77,7 @@ def test_ctrl_c_cancels_the_spark_job_and_is_not_a_failure(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("is_working", [True, False])
-def test_a_second_ctrl_c_or_one_without_a_spark_job_ends_at_once(
+def test_a_second_ctrl_c_or_one_without_a_spark_job_ends_immediately(
     monkeypatch: pytest.MonkeyPatch, is_working: bool
 ) -> None:
     session = FakeSession(is_working=is_working)
@@ -126,18 +126,18 @@ warren.errors.CorruptRecord: /x is damaged at byte 7: no sense
 
 
 def test_progress_is_printed_while_a_job_runs_and_at_its_end() -> None:
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     is_reported = threading.Event()
 
-    def show(done: int, total: int) -> None:
-        seen.append((done, total))
+    def show(count: int, total: int) -> None:
+        calls.append((count, total))
         is_reported.set()
 
     with counted(FakeSession(), 1000, show):  # type: ignore[arg-type]
         assert is_reported.wait(10)
 
-    assert seen[0] == (500, 1000)
-    assert seen[-1] == (1000, 1000)
+    assert calls[0] == (500, 1000)
+    assert calls[-1] == (1000, 1000)
     with watched(None), counted(FakeSession(), 1000, None):  # type: ignore[arg-type]
         pass
-    assert seen[-1] == (1000, 1000)
+    assert calls[-1] == (1000, 1000)

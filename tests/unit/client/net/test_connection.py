@@ -13,7 +13,7 @@ from warren.errors import ConnectionLost
 
 
 class BrokenSocket:
-    """A socket whose peer is gone as soon as it is connected."""
+    """A socket whose peer disconnects as soon as it is connected."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from warren.client.net.session import Calls, retried, same
-from warren.errors import BadInput, ConnectionLost, OutcomeUnknown
+from warren.client.net.session import CLIENT_SILENT_S_MAX, Calls, retried, same
+from warren.errors import BadInput, ConnectionLost, NotMaster, OutcomeUnknown
 from warren.protocol.native_messages import AppendRequest, DeleteTopicRequest
 from warren.protocol.wire_struct import replaced
 
@@ -19,14 +19,17 @@ class SilentConnection:
     """A connection whose broker does not answer within the time of a call."""
 
     incarnation, throttle_s = 1, 0.0
+    address = "127.0.0.1:1"
 
     def __init__(self, clock: SimulatedClock, error: Exception, takes_s: float) -> None:
         self._clock, self._error, self._takes_s = clock, error, takes_s
         self.requests: list[Any] = []
+        self.timeouts: list[float] = []
         self.is_closed = False
 
     def send(self, request: Any, version: int, timeout_s: float) -> None:
         self.requests.append(replaced(request))
+        self.timeouts.append(timeout_s)
         self._clock.sleep(self._takes_s)
         raise self._error
 
@@ -63,7 +66,7 @@ def test_a_broken_connection_is_replaced_and_the_request_marked_as_a_repeat(monk
     clock = SimulatedClock()
     broken, fresh = (SilentConnection(clock, ConnectionLost("127.0.0.1:1", "reset"), 0.0) for _ in range(2))
     calls = calls_over(clock, broken)
-    monkeypatch.setattr(calls, "_opened", lambda: fresh)
+    monkeypatch.setattr(calls, "_opened_at", lambda address: fresh)
 
     with pytest.raises(OutcomeUnknown):
         calls.call(AppendRequest("orders"), repeat=retried)
@@ -72,6 +75,58 @@ def test_a_broken_connection_is_replaced_and_the_request_marked_as_a_repeat(monk
     assert fresh.requests
     assert all(request == AppendRequest("orders", is_retry=True) for request in fresh.requests)
     assert TIMEOUT_S / 2 < clock.steady_s() <= TIMEOUT_S
+
+
+class Brokers:
+    """Three addresses, and what each of them does when it is asked for a connection."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: SimulatedClock, first: SilentConnection) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, Any] = {}
+        brokers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+        self.calls = Calls(brokers, timeout_s=TIMEOUT_S, tls=None, login=None, clock=clock)
+        self.calls.store_id, self.calls._idle = "a store", [first]  # type: ignore[list-item]
+        monkeypatch.setattr(self.calls, "_opened_at", self._opened_at)
+
+    def _opened_at(self, address: str) -> Any:
+        self.asked.append(address)
+        answer = self.answers[address]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def timed_out() -> ConnectionLost:
+    error = ConnectionLost("127.0.0.1:1", "timed out")
+    error.__cause__ = TimeoutError()
+    return error
+
+
+def test_a_broker_that_is_silent_is_left_for_those_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimulatedClock()
+    silent = SilentConnection(clock, timed_out(), CLIENT_SILENT_S_MAX)
+    brokers = Brokers(monkeypatch, clock, silent)
+    brokers.answers = {"127.0.0.1:2": NotMaster(0, 1, ""), "127.0.0.1:3": NotMaster(0, 1, "")}
+
+    with pytest.raises(NotMaster):
+        brokers.calls.call(AppendRequest("orders"), repeat=same)
+
+    assert silent.timeouts == [CLIENT_SILENT_S_MAX]
+    assert set(brokers.asked) == {"127.0.0.1:2", "127.0.0.1:3"}
+
+
+def test_a_broker_that_was_silent_is_asked_again_if_another_one_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimulatedClock()
+    silent, awake = (SilentConnection(clock, timed_out(), CLIENT_SILENT_S_MAX) for _ in range(2))
+    brokers = Brokers(monkeypatch, clock, silent)
+    named = NotMaster(0, 1, "127.0.0.1:1")
+    brokers.answers = {"127.0.0.1:1": awake, "127.0.0.1:2": named, "127.0.0.1:3": named}
+
+    with pytest.raises(ConnectionLost):
+        brokers.calls.call(AppendRequest("orders"), repeat=same)
+
+    assert brokers.asked == ["127.0.0.1:2", "127.0.0.1:1"]
+    assert awake.requests == [AppendRequest("orders")]
 
 
 def test_a_request_that_cannot_be_sent_leaves_its_connection_open() -> None:
@@ -92,7 +147,7 @@ def test_a_numbered_call_keeps_its_number_while_it_is_tried_and_gets_another_whe
     clock = SimulatedClock()
     connection = SilentConnection(clock, ConnectionLost("127.0.0.1:1", "reset"), 0.0)
     calls = calls_over(clock)
-    monkeypatch.setattr(calls, "_opened", lambda: connection)
+    monkeypatch.setattr(calls, "_opened_at", lambda address: connection)
     request = DeleteTopicRequest(topic="orders")
     numbers = []
 

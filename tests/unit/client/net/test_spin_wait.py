@@ -1,4 +1,4 @@
-"""How a client waits for an answer: awake where the last one came at once, and never two threads of a process."""
+"""How a client waits for an answer: spinning if the last one came quickly, and never in two threads of a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.client.net.spin_wait import CLIENT_AWAKE_S_MAX, SpinWait
 
 
 class Ticking(SimulatedClock):
-    """Each look at it takes a while."""
+    """A clock on which each reading takes some time."""
 
     tick_s = CLIENT_AWAKE_S_MAX / 100
 
@@ -37,7 +37,7 @@ def answered(waiting: SpinWait, clock: SimulatedClock, seconds: float) -> None:
 
 
 def awake_s(waiting: SpinWait, clock: SimulatedClock) -> float:
-    """For how long it stays awake for an answer that does not come."""
+    """Returns how long it spins for an answer that does not come."""
     waiting.begin()
     start_s = SimulatedClock.steady_s(clock)
     waiting.stay_awake()

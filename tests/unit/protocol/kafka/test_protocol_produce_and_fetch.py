@@ -1,4 +1,4 @@
-"""Produce and Fetch: what is taken apart and put together by hand is what the other codec makes of it."""
+"""Produce and Fetch: our hand-written decoding and encoding equals that of the other codec."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from warren.errors import MalformedRequest, UnsupportedRequest
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.kafka.fetch import (
     FetchPartition,
+    FetchTopic,
     PartitionFetched,
     TopicFetched,
     decode_fetch,
@@ -72,11 +73,11 @@ def test_a_produce_request_for_one_partition_is_like_any_other(
 
     request = decode_produce(version, memoryview(body))
 
-    known = ("", bytes(range(16))) if version >= 13 else (name, b"")
-    wanted = [(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
+    name_and_id = ("", bytes(range(16))) if version >= 13 else (name, b"")
+    partitions = [(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
     (decoded,) = request.topics
-    assert (request[:3], decoded[:2]) == ((None, 1, 7), known)
-    assert [part[:2] for part in decoded.partitions] == wanted
+    assert (request[:3], decoded[:2]) == ((None, 1, 7), name_and_id)
+    assert [part[:2] for part in decoded.partitions] == partitions
     assert all(body[part.records_at :].startswith(part.records or b"") for part in decoded.partitions)
     for end in range(len(body)):
         if end < 40 or end > len(body) - 40:
@@ -147,7 +148,7 @@ def test_a_produce_response_equals_the_output_of_the_codec(version: int) -> None
 
 
 @pytest.mark.parametrize("version", FETCH)
-def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_batch(version: int) -> None:
+def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_large_batch(version: int) -> None:
     batches = [memoryview(BATCH), memoryview(b"second")]
     fetched = [
         PartitionFetched(0, 0, 100, 90, 3, batches, sum(map(len, batches))),
@@ -181,6 +182,21 @@ def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_batch(ver
     assert [buffer for buffer in ours if any(buffer is batch for batch in batches)] == batches
 
 
+@pytest.mark.parametrize("version", FETCH)
+def test_the_small_batches_of_a_fetch_response_are_sent_in_few_buffers(version: int) -> None:
+    numbers = range(1000)
+    records: list[bytes | memoryview] = [b"the head of a batch", memoryview(bytes(200))]
+    fetched = [PartitionFetched(number, 0, 1, 1, 0, records, 219) for number in numbers]
+    fields = {"high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0, "aborted_transactions": None}
+    partitions = [{"partition_index": number, "records": records, **fields} for number in numbers]
+
+    ours = encode_fetch_response(version, [TopicFetched("orders", bytes(16), fetched)])
+
+    theirs = encode_response(ApiKey.FETCH, version, {"responses": [{"topic": "orders", "partitions": partitions}]})
+    assert b"".join(ours) == b"".join(theirs)
+    assert 2 < len(ours) < 10
+
+
 def fetch_body(version: int) -> bytes:
     partitions: list[dict[str, Any]] = [
         {"partition": 4, "current_leader_epoch": 8, "fetch_offset": 1 << 40, "partition_max_bytes": 1 << 20},
@@ -209,8 +225,9 @@ def test_a_fetch_request_is_taken_apart(version: int) -> None:
     topic = ("", bytes(range(16))) if version >= 13 else ("orders", b"")
     assert request[:3] == (500, 1, 50)
     assert request.topics == [
-        (*topic, [FetchPartition(4, 1 << 40, 1 << 20), FetchPartition(5, 0, 7)]),
+        FetchTopic(*topic, [FetchPartition(4, 1 << 40, 1 << 20, 8 if version >= 9 else -1), FetchPartition(5, 0, 7)]),
     ]
+    assert request.rack == ("r" if version >= 11 else "")
 
 
 @pytest.mark.parametrize("version", FETCH)

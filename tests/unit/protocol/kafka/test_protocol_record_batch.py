@@ -1,4 +1,6 @@
-"""Record batches: what a producer sends is checked before it is taken; what a consumer gets, its client reads."""
+"""Record batches: those of a producer are checked before they are accepted; those for a consumer can be read by its
+client.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ RECORDS: list[Any] = [(b"k", b"value", [("h", b"1")]), (None, b"", []), (b"", No
 
 
 def changed(batch: bytes, *, checks: bool = True, **changes: int) -> memoryview:
-    """The batch with some fields of its head changed, and by default a checksum that is right again."""
+    """Returns the batch with some fields of its head changed, and by default a right checksum."""
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))._replace(**changes)
     data = KAFKA_BATCH_HEAD.pack(*head) + batch[KAFKA_BATCH_HEAD.size :]
     if checks:
@@ -67,15 +69,15 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_a_batch_that_does_not_check_is_refused(what: str) -> None:
+@pytest.mark.parametrize("fault", BAD)
+def test_a_batch_that_does_not_check_is_refused(fault: str) -> None:
     with pytest.raises(BadBatch):
-        split(BAD[what])
+        split(BAD[fault])
 
 
 @pytest.mark.parametrize("compression", range(5))
 @pytest.mark.parametrize("count", [2, 4, 100])
-def test_records_that_are_not_as_many_as_the_head_says_are_refused(compression: int, count: int) -> None:
+def test_another_count_of_records_than_in_the_head_is_refused(compression: int, count: int) -> None:
     batch = batch_of([*RECORDS[:2], (None, bytes(800), [])], compression=compression)
     (lying,) = split(changed(batch, record_count=count, last_offset_delta=count - 1))
 

@@ -1,4 +1,4 @@
-"""A name is found wherever it stands, and the checksum that is taken meanwhile is that of all."""
+"""A name is found at any place, and the checksum that is computed with it is that of all bytes."""
 
 from __future__ import annotations
 

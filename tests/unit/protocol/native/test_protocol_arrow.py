@@ -1,4 +1,4 @@
-"""Arrow streams on the wire: a stranger's is taken as it lies, or not at all; ours are aligned, and not copied."""
+"""Arrow streams on the wire: a stranger's is used in place, or refused; ours are aligned, and not copied."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_a_damaged_stream_yields_valid_batches_or_one_error(seed: int) -> None:
     data = wounded(stream(), random.Random(seed))
 
     try:
-        found = list(arrow_batches(data))
+        batches = list(arrow_batches(data))
     except BadInput:
         return
-    for batch in found:
+    for batch in batches:
         assert len(batch.to_pylist()) == batch.num_rows
 
 

@@ -1,4 +1,4 @@
-"""Our own calls as bytes: messages, records and errors arrive as they were sent, and nothing else does."""
+"""Our own calls as bytes: messages, records and errors arrive as they were sent, and malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ FACTS = {
     "port": 9092,
     "waited_s": 2.5,
 }
-"""What errors are made with, by name of their facts; any other fact is a word."""
+"""The arguments of errors, by the name of the fact; any other fact is a word."""
 
 
 def made(kind: type[WarrenError]) -> WarrenError:
     """An error of this class, with facts of the right kind."""
     if not inspect.isfunction(kind.__init__):
         return kind("something is wrong")
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: FACTS.get(name, f"some {name}")
         for name, parameter in inspect.signature(kind).parameters.items()
         if parameter.default is parameter.empty
     }
-    return kind(**given)
+    return kind(**values)
 
 
 def sent(error: WarrenError) -> WarrenError:
@@ -64,11 +64,11 @@ def sent(error: WarrenError) -> WarrenError:
 def test_every_error_arrives_as_the_same_class_with_the_same_facts(code: str) -> None:
     error = made(error_kinds()[code])
 
-    found = sent(error)
+    received = sent(error)
 
-    assert type(found) is type(error)
-    assert (str(found), found.code, found.retryable) == (str(error), error.code, error.retryable)
-    assert vars(found) == vars(error)
+    assert type(received) is type(error)
+    assert (str(received), received.code, received.retryable) == (str(error), error.code, error.retryable)
+    assert vars(received) == vars(error)
 
 
 def test_no_two_errors_have_one_code() -> None:
@@ -89,10 +89,10 @@ def test_an_error_of_a_later_release_arrives_with_its_sentence() -> None:
         {"error": {"code": "no_such_code", "sentence": "a sentence", "facts": "{}", "retryable": True}},
     )
 
-    found = error_of(decode_response(NativeKey.LIST_TOPICS, 0, b"".join(data)).error)
+    received = error_of(decode_response(NativeKey.LIST_TOPICS, 0, b"".join(data)).error)
 
-    assert isinstance(found, RemoteError)
-    assert (str(found), found.remote_code, found.retryable) == ("a sentence", "no_such_code", True)
+    assert isinstance(received, RemoteError)
+    assert (str(received), received.remote_code, received.retryable) == ("a sentence", "no_such_code", True)
 
 
 def test_messages_arrive_as_they_were_read() -> None:
@@ -102,9 +102,9 @@ def test_messages_arrive_as_they_were_read() -> None:
     ]
 
     data = b"".join(encode_response(NativeKey.TAKE, 0, {"messages": wire_messages(messages)}))
-    found = messages_of(decode_response(NativeKey.TAKE, 0, data).messages, "orders")
+    received = messages_of(decode_response(NativeKey.TAKE, 0, data).messages, "orders")
 
-    assert found == messages
+    assert received == messages
 
 
 def test_no_messages_arrive_as_none() -> None:
@@ -134,10 +134,10 @@ def test_any_flipped_byte_of_a_packed_record_is_found() -> None:
             packed_of(arrived(packed._replace(payload=bytes(payload))), BODY_SIZE_MAX)
 
 
-def test_a_record_that_lies_about_its_count_is_refused() -> None:
+def test_a_record_with_a_wrong_count_is_refused() -> None:
     (packed,) = pack(Batch([b"a", b"bb"]))
 
-    with pytest.raises(BadBatch, match="as many messages"):
+    with pytest.raises(BadBatch, match="its count is wrong"):
         packed_of(arrived(packed._replace(message_count=3)), BODY_SIZE_MAX)
 
 

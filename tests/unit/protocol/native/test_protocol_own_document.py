@@ -1,4 +1,4 @@
-"""docs/protocol.md says what our own calls are: every call, field and type, in their order, and nothing else."""
+"""docs/protocol.md describes our own calls: every call, field and type, in their order, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = re.compile(r"^\| `(\w+)` \| (\S+) \| ", re.MULTILINE)
 
 
 def sections(text: str) -> dict[str, str]:
-    """What stands under each heading."""
+    """Returns the content under each heading."""
     parts = re.split(r"^### (.+)$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -32,7 +32,9 @@ STRUCTS = {name: rows(text) for name, text in sections(STRUCTURES).items()}
 
 
 def described(field: Field) -> tuple[str, str]:
-    """A field as the document should have it; of a structure the name under which the document has its fields."""
+    """Returns a field as the document should show it; for a structure, the name under which the document lists its
+    fields.
+    """
     kind = field.kind
     if kind == STRUCT:
         inner = [described(each) for each in field.fields]
@@ -42,11 +44,11 @@ def described(field: Field) -> tuple[str, str]:
 
 @pytest.mark.parametrize("key", list(NativeKey))
 def test_the_document_has_every_field_of_every_call(key: NativeKey) -> None:
-    asked, answered = re.split(r"^Answer", sections(CALLS)[f"{key.value} {key.title}"], flags=re.MULTILINE)
+    request_text, answered = re.split(r"^Answer", sections(CALLS)[f"{key.value} {key.title}"], flags=re.MULTILINE)
 
     error, *fields = NATIVE_MESSAGES[f"{key.title}Response"].fields
 
-    assert rows(asked) == [described(field) for field in NATIVE_MESSAGES[f"{key.title}Request"].fields]
+    assert rows(request_text) == [described(field) for field in NATIVE_MESSAGES[f"{key.title}Request"].fields]
     assert rows(answered) == [described(field) for field in fields]
     assert described(error) == ("error", "Error?")
 

@@ -44,7 +44,7 @@ def open_store(path: Path, clock: SimulatedClock, **options: Any) -> Store:
 
 
 def move(store: Store) -> float:
-    """Let the mover do all there is to do now; after how many seconds it wants to look again."""
+    """Lets the mover do everything that is due. Returns after how many seconds it wants to run again."""
     while (wait_s := store.mover.run()) == 0:
         pass
     return wait_s
@@ -60,9 +60,9 @@ def bodies(topic: Topic) -> list[bytes]:
 def test_a_message_is_delivered_when_it_is_due_and_not_before(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders")
-        held = topic.put(b"a", delay=30.0)
+        delayed = topic.put(b"a", delay=30.0)
 
-        assert held.due == datetime.fromtimestamp(START_NS / 1e9 + 30, UTC)
+        assert delayed.due == datetime.fromtimestamp(START_NS / 1e9 + 30, UTC)
         clock.pass_ns(30 * SECOND_NS - 1000)
         move(store)
         assert bodies(topic) == []
@@ -73,19 +73,19 @@ def test_a_message_is_delivered_when_it_is_due_and_not_before(tmp_path: Path, cl
         assert bodies(topic) == [b"a"]
 
 
-def test_a_part_of_a_microsecond_is_waited_for(tmp_path: Path, clock: SimulatedClock) -> None:
+def test_the_due_time_is_rounded_up_to_a_microsecond(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
         clock.pass_ns(1)
-        held = store.topic("orders").put(b"a", delay=1e-6)
+        delayed = store.topic("orders").put(b"a", delay=1e-6)
 
-        assert held.due_us * 1000 >= START_NS + 1 + 1000
+        assert delayed.due_us * 1000 >= START_NS + 1 + 1000
 
 
-def test_seconds_that_no_float_is_are_the_ones_that_were_meant(tmp_path: Path, clock: SimulatedClock) -> None:
+def test_a_delay_in_seconds_is_rounded_to_the_nearest_microsecond(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
-        held = store.topic("orders").put(b"x", delay=0.067)
+        delayed = store.topic("orders").put(b"x", delay=0.067)
 
-    assert held.due_us == START_NS // 1000 + 67_000
+    assert delayed.due_us == START_NS // 1000 + 67_000
 
 
 def test_a_delivered_message_is_the_one_that_was_put(tmp_path: Path, clock: SimulatedClock) -> None:
@@ -167,12 +167,12 @@ def test_large_messages_are_delivered_a_few_at_a_time(tmp_path: Path, clock: Sim
 def test_every_horizon_is_delivered(tmp_path: Path, clock: SimulatedClock, horizon_s: float) -> None:
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders")
-        held = topic.put(b"a", delay=horizon_s)
+        delayed = topic.put(b"a", delay=horizon_s)
         clock.pass_ns(int(horizon_s) * SECOND_NS)
         move(store)
 
         assert bodies(topic) == [b"a"]
-        assert held.cancel() is False
+        assert delayed.cancel() is False
 
 
 def test_messages_of_a_like_horizon_are_parked_together(tmp_path: Path, clock: SimulatedClock) -> None:
@@ -248,7 +248,7 @@ def test_a_clock_that_jumps_loses_nothing(tmp_path: Path, clock: SimulatedClock)
         assert bodies(topic) == [b"b", b"a"]
 
 
-def test_a_time_that_has_passed_is_due_at_once(tmp_path: Path, clock: SimulatedClock) -> None:
+def test_a_time_that_has_passed_is_due_immediately(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders")
         topic.put(b"a", deliver_at=datetime(2001, 1, 1, tzinfo=UTC))
@@ -266,10 +266,10 @@ def test_a_time_to_deliver_at_is_a_datetime_seconds_or_microseconds(
 ) -> None:
     when = datetime.fromtimestamp(START_NS / 1e9, UTC) + timedelta(seconds=5)
     with open_store(tmp_path, clock) as store:
-        held = store.topic("orders").put(b"a", deliver_at=give(when))
+        delayed = store.topic("orders").put(b"a", deliver_at=give(when))
         (many,) = store.topic("orders").put_many([b"a"], deliver_at=give(when))
 
-        assert held.due == many.due == when
+        assert delayed.due == many.due == when
 
 
 def test_another_process_delivers_for_topics_it_never_opened(tmp_path: Path, clock: SimulatedClock) -> None:
@@ -307,8 +307,8 @@ def test_a_version_1_topic_delivers_messages_with_and_without_ids(tmp_path: Path
         clock.pass_ns(SECOND_NS)
         move(store)
 
-        found = [(m.body, m.id, m.tag, m.corr_offset) for m in topic.partition(0).read(0)]
-        assert found == [
+        delivered = [(m.body, m.id, m.tag, m.corr_offset) for m in topic.partition(0).read(0)]
+        assert delivered == [
             (b"a", "mine", "eu", -1),
             (b"b", "delayed-minute-1", "", 3),
             (b"c", "delayed-minute-2", "", -1),
@@ -370,23 +370,23 @@ def _full(*_: object, **__: object) -> None:
 def test_a_cancelled_message_is_never_delivered(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders")
-        held, other = topic.put(b"a", delay=1.0), topic.put(b"b", delay=1.0)
+        delayed, other = topic.put(b"a", delay=1.0), topic.put(b"b", delay=1.0)
 
-        assert held.cancel() is True
-        assert held.cancel() is False
+        assert delayed.cancel() is True
+        assert delayed.cancel() is False
         clock.pass_ns(SECOND_NS)
         move(store)
         assert bodies(topic) == [b"b"]
-        assert (held.cancel(), other.cancel()) == (False, False)
+        assert (delayed.cancel(), other.cancel()) == (False, False)
 
 
 def test_any_process_cancels_by_id(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as other:
         move(store)
-        held = store.topic("orders").put_many([b"a", b"b"], delay=1.0)
+        handles = store.topic("orders").put_many([b"a", b"b"], delay=1.0)
 
-        assert other.topic("orders").cancel(held[1].id) is True
-        assert held[1].cancel() is False
+        assert other.topic("orders").cancel(handles[1].id) is True
+        assert handles[1].cancel() is False
         clock.pass_ns(SECOND_NS)
         move(store)
         assert bodies(store.topic("orders")) == [b"a"]
@@ -395,11 +395,11 @@ def test_any_process_cancels_by_id(tmp_path: Path, clock: SimulatedClock) -> Non
 def test_a_message_that_is_due_and_not_delivered_can_be_cancelled(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders")
-        held = topic.put(b"a", delay=1.0)
+        delayed = topic.put(b"a", delay=1.0)
         move(store)
         clock.pass_ns(2 * SECOND_NS)
 
-        assert held.cancel() is True
+        assert delayed.cancel() is True
         move(store)
         assert bodies(topic) == []
 
@@ -409,13 +409,13 @@ def test_a_message_whose_delivery_has_begun_cannot_be_cancelled(
 ) -> None:
     with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as other:
         topic = store.topic("orders")
-        held = topic.put(b"a", delay=0.0)
+        delayed = topic.put(b"a", delay=0.0)
         monkeypatch.setattr(topic.partition(0), "append_many", _full)
         with pytest.raises(StorageFull):
             move(store)
 
-        assert held.cancel() is False
-        assert other.topic("orders").cancel(held.id) is False
+        assert delayed.cancel() is False
+        assert other.topic("orders").cancel(delayed.id) is False
         move(other)
         assert bodies(topic) == [b"a"]
 
@@ -433,12 +433,12 @@ def test_an_unknown_id_cancels_nothing(tmp_path: Path, clock: SimulatedClock) ->
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders")
         assert topic.cancel("minute-0-1700000001000000") is False
-        held = topic.put(b"a", delay=1.0)
+        delayed = topic.put(b"a", delay=1.0)
 
-        assert topic.cancel(f"minute-0-{held.due_us + 1}") is False
-        assert topic.cancel(f"minute-1-{held.due_us}") is False
-        assert topic.cancel(f"hour-0-{held.due_us}") is False
-        assert [entry.id for entry in topic.scheduled()] == [held.id]
+        assert topic.cancel(f"minute-0-{delayed.due_us + 1}") is False
+        assert topic.cancel(f"minute-1-{delayed.due_us}") is False
+        assert topic.cancel(f"hour-0-{delayed.due_us}") is False
+        assert [entry.id for entry in topic.scheduled()] == [delayed.id]
 
 
 # --- Listing ---
@@ -455,9 +455,9 @@ def test_parked_messages_are_listed_by_due_time(tmp_path: Path, clock: Simulated
         middle = topic.put(b"middle", delay=100.0)
         gone.cancel()
 
-        found = list(topic.scheduled())
-        assert [entry.id for entry in found] == [soon.id, middle.id, late.id]
-        assert found[0][1:] == (soon.due, b"k", "eu", {"a": b"1"}, "me", 9, 1, b"soon")
+        parked = list(topic.scheduled())
+        assert [entry.id for entry in parked] == [soon.id, middle.id, late.id]
+        assert parked[0][1:] == (soon.due, b"k", "eu", {"a": b"1"}, "me", 9, 1, b"soon")
         assert [entry.body for entry in topic.scheduled(2)] == [b"soon", b"middle"]
         clock.pass_ns(5 * SECOND_NS)
         move(store)
@@ -522,8 +522,8 @@ def test_bad_messages_are_refused_when_they_are_put(tmp_path: Path, clock: Simul
             (UnsupportedByVersion, old, {"headers": {"a": b"1"}}),
             (TooLarge, old, {"id": "x" * 40}),
         ]
-        for error, where, given in bad:
-            refused: dict[str, Any] = {"body": b"a", "delay": 1.0} | given
+        for error, where, options in bad:
+            refused: dict[str, Any] = {"body": b"a", "delay": 1.0} | options
             with pytest.raises(error):
                 where.put(**refused)
         with pytest.raises(BadInput, match="tags has 2 entries"):
@@ -541,13 +541,13 @@ def test_bad_messages_are_refused_when_they_are_put(tmp_path: Path, clock: Simul
 def test_a_closed_store_takes_nothing(tmp_path: Path, clock: SimulatedClock) -> None:
     store = open_store(tmp_path, clock)
     topic = store.topic("orders")
-    held = topic.put(b"a", delay=1.0)
+    delayed = topic.put(b"a", delay=1.0)
     store.close()
 
     with pytest.raises(StoreClosed):
         topic.put(b"a", delay=1.0)
     with pytest.raises(StoreClosed):
-        held.cancel()
+        delayed.cancel()
 
 
 # --- Deleting and keeping house ---
@@ -555,28 +555,28 @@ def test_a_closed_store_takes_nothing(tmp_path: Path, clock: SimulatedClock) -> 
 
 def test_deleting_a_topic_deletes_its_parked_messages(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as mover:
-        held = store.topic("orders").put(b"a", delay=1.0)
+        delayed = store.topic("orders").put(b"a", delay=1.0)
         move(mover)
         store.delete_topic("orders")
         clock.pass_ns(SECOND_NS)
         move(mover)
 
         assert os.listdir(tmp_path / "topics") == []
-        assert held.cancel() is False
+        assert delayed.cancel() is False
 
 
 def test_a_topic_that_takes_the_place_of_another_has_nothing_of_it(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as mover:
         old = store.topic("orders").put_many([b"a", b"b"], delay=0.0)
         move(mover)
-        seen = mover.topic("orders")
+        later = mover.topic("orders")
         store.delete_topic("orders")
         again = store.topic("orders")
         new = again.put_many([b"c", b"d", b"e"], delay=1.0)
 
-        assert [entry.body for entry in seen.scheduled()] == [b"c", b"d", b"e"]
-        assert seen.cancel(new[1].id) is True
-        assert seen.cancel(old[0].id) is False
+        assert [entry.body for entry in later.scheduled()] == [b"c", b"d", b"e"]
+        assert later.cancel(new[1].id) is True
+        assert later.cancel(old[0].id) is False
         clock.pass_ns(SECOND_NS)
         move(mover)
         assert bodies(again) == [b"c", b"e"]
@@ -594,7 +594,7 @@ def test_a_topic_that_is_deleted_during_a_run_of_the_mover_stays_deleted(
         assert os.listdir(tmp_path / "topics") == []
 
 
-def test_an_order_that_another_mover_kept_meanwhile_is_not_believed(
+def test_an_order_that_another_mover_has_changed_is_not_trusted(
     tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_index, "TAIL_ROWS_MAX", 2)
@@ -622,7 +622,7 @@ def test_an_order_that_another_mover_kept_meanwhile_is_not_believed(
 def test_parking_in_a_topic_that_another_process_deleted_is_refused(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as other:
         used, unused = store.topic("used"), store.topic("unused")
-        held = used.put(b"a", delay=1.0)
+        delayed = used.put(b"a", delay=1.0)
         other.delete_topic("used")
         other.delete_topic("unused")
 
@@ -631,7 +631,7 @@ def test_parking_in_a_topic_that_another_process_deleted_is_refused(tmp_path: Pa
                 topic.put(b"b", delay=1.0)
             with pytest.raises(NoSuchTopic):
                 topic.put_many([b"b"], delay=1.0)
-        assert held.cancel() is False
+        assert delayed.cancel() is False
         assert os.listdir(tmp_path / "topics") == []
 
 
@@ -715,9 +715,9 @@ def test_the_bits_of_retired_messages_are_removed(
 
 def test_a_handle_has_a_readable_repr(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
-        held = store.topic("orders").put(b"a", delay=1.0)
+        delayed = store.topic("orders").put(b"a", delay=1.0)
 
-        assert repr(held) == f"<Delayed minute-0-{held.due_us}, due 2023-11-14T22:13:21+00:00>"
+        assert repr(delayed) == f"<Delayed minute-0-{delayed.due_us}, due 2023-11-14T22:13:21+00:00>"
 
 
 def test_the_keeper_of_a_store_delivers(tmp_path: Path) -> None:

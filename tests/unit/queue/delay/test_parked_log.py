@@ -1,4 +1,4 @@
-"""What stands behind delayed messages: bits of what is done, runs by due time, the order of a parked log, intents."""
+"""The files of delayed messages: done bits, runs by due time, the order of a parked log, intents."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def open_bits(path: Path, first: int = 0) -> DoneBits:
 def test_exactly_the_messages_that_were_marked_done_are_done_in_every_process(tmp_path: Path) -> None:
     bits, other = open_bits(tmp_path), open_bits(tmp_path)
     assert not other.is_done(3)
-    done = {0, 3, 63, 64, 200, 201}
-    bits.set(numbers_of(*done))
+    marked = {0, 3, 63, 64, 200, 201}
+    bits.set(numbers_of(*marked))
     bits.set(numbers_of(3))
 
     for each in (bits, other, open_bits(tmp_path)):
-        assert {number for number in range(300) if each.is_done(number)} == done
-        assert np.flatnonzero(each.are_done(np.arange(300))).tolist() == sorted(done)
+        assert {number for number in range(300) if each.is_done(number)} == marked
+        assert np.flatnonzero(each.are_done(np.arange(300))).tolist() == sorted(marked)
     assert sorted(os.listdir(tmp_path / "done")) == [f"{first:020d}.done" for first in (0, 64, 192)]
 
 
@@ -131,9 +131,9 @@ def test_a_sync_writes_each_changed_file_once(tmp_path: Path, monkeypatch: pytes
 
 
 def test_rows_are_ordered_by_due_time_and_then_by_number() -> None:
-    found = in_order(pairs_of((5, 0), (3, 1), (5, 2)), pairs_of((3, 3), (5, 4)))
+    rows = in_order(pairs_of((5, 0), (3, 1), (5, 2)), pairs_of((3, 3), (5, 4)))
 
-    assert found.tolist() == [[3, 1], [3, 3], [5, 0], [5, 2], [5, 4]]
+    assert rows.tolist() == [[3, 1], [3, 3], [5, 0], [5, 2], [5, 4]]
     assert in_order().tolist() == []
 
 
@@ -202,7 +202,7 @@ def test_a_run_skips_messages_that_are_done(tmp_path: Path) -> None:
         ([], 0, []),
     ],
 )
-def test_runs_are_believed_as_far_as_they_leave_no_gap(
+def test_runs_are_used_up_to_the_first_gap(
     tmp_path: Path, ranges: list[tuple[int, int]], first_open: int, expected: list[tuple[int, int]]
 ) -> None:
     for start, end in ranges:
@@ -316,8 +316,8 @@ def test_runs_that_are_used_up_are_removed(parked: Parked) -> None:
     assert parked.open().next_due_us() is None
 
 
-def test_numbers_that_were_done_quickly_are_not_looked_at_again(parked: Parked) -> None:
-    """A message with a long delay must not make the next opener read everything that came after it."""
+def test_numbers_that_were_done_quickly_are_not_read_again(parked: Parked) -> None:
+    """A message with a long delay must not make the next opener read all later messages."""
     parked.park(1 << 50)
     for number in range(1, 200):
         parked.park(number)
@@ -374,11 +374,11 @@ def test_any_process_can_list_the_messages_after_a_row(parked: Parked) -> None:
 
     for place in range(-1, len(expected), 5):
         after = (-1, -1) if place < 0 else (expected[place][0], expected[place][1])
-        found = pairs_after(parked.log, parked.bits, QUICK_DISK, parked.directory, after, 12)
-        assert found.tolist() == expected[place + 1 : place + 13]
+        pairs = pairs_after(parked.log, parked.bits, QUICK_DISK, parked.directory, after, 12)
+        assert pairs.tolist() == expected[place + 1 : place + 13]
 
 
-def test_large_bodies_are_not_read_at_once_to_see_when_they_are_due(
+def test_large_bodies_are_not_read_together_to_find_their_due_times(
     parked: Parked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_index, "READ_BYTES_MAX", 100)
@@ -475,8 +475,8 @@ def test_names_are_parsed_as_they_were_made() -> None:
 
 def test_a_parked_log_is_an_ordinary_log(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
-        held = store.topic("orders").put(b"a", tag="eu", delay=9.0)
+        delayed = store.topic("orders").put(b"a", tag="eu", delay=9.0)
 
         with Log.open(tmp_path / "topics" / "orders" / "delayed" / "minute", read_only=True) as log:
             (message,) = log.read(0)
-        assert (message.body, message.tag, message.corr_offset) == (b"a", "eu", held.due_us)
+        assert (message.body, message.tag, message.corr_offset) == (b"a", "eu", delayed.due_us)

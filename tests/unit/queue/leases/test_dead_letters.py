@@ -1,4 +1,4 @@
-"""Dead letters: what failed too often goes to a topic of its own, once, and comes back once."""
+"""Dead letters: messages that failed too often go to a separate topic, once, and come back once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.fakes import QUICK_DISK, WatchedDisk
-from tests.support.simulated_clock import SimulatedClock
-from tests.support.store.stores import quick_store
+from tests.support.fakes import WatchedDisk
+from tests.support.store.dead_letters import LEASE_S, Bench, Stopped, fail, stop_at
 from warren.errors import BadInput, CorruptRecord, LeaseLost, StorageFull, SyncFailed, UnsupportedByVersion
 from warren.message import Message
 from warren.queue.leases import dead_letters
@@ -19,48 +18,13 @@ from warren.queue.leases.dead_letter_views import put_back
 from warren.queue.leases.dead_letters import REASON_SIZE_MAX, DeadLetters, Failure
 from warren.queue.leases.queue_group import LOOK_S, QueueGroup
 from warren.queue.state.group_settings import GroupSettings
-from warren.queue.store import Store
 from warren.storage import Log
 from warren.storage.format.limits import HEADERS_SIZE_MAX
-
-LEASE_S = 10.0
-
-
-class Bench:
-    """A store with the topic `orders`, whose groups give a message up after two attempts."""
-
-    def __init__(self, path: Path, **topic_settings: Any) -> None:
-        self.path, self.topic_settings = path, {"durability": "os", "partitions": 2, **topic_settings}
-        self.clock, self.disk = SimulatedClock(), QUICK_DISK
-        self.store = self.open()
-        self.topic = self.store.topic("orders", **self.topic_settings)
-
-    def open(self) -> Store:
-        return quick_store(self.path, clock=self.clock, filesystem=self.disk)
-
-    def group(self, store: Store | None = None, name: str = "workers", **settings: Any) -> QueueGroup:
-        wanted = {"mode": "queue", "lease_s": LEASE_S, "attempts_max": 2, "backoff_s": 0.0, **settings}
-        topic = (store or self.store).topic("orders")
-        return QueueGroup(topic, name, GroupSettings(**wanted))
-
-    def letters(self, topic: str = "orders.dead") -> list[Message]:
-        if not self.store.has_topic(topic):
-            return []
-        return self.store.topic(topic).partition(0).read(0, limit=10_000)
-
-    def wait(self, seconds: float) -> None:
-        self.clock.pass_ns(round(seconds * 1e9))
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def fail(group: QueueGroup, reason: str = "no luck") -> None:
-    """Take what there is and give it back."""
-    for message in group.take(100):
-        group.nack(message, 0.0, reason)
 
 
 def facts(letter: Message) -> Mapping[str, bytes]:
@@ -109,10 +73,10 @@ def test_a_message_that_is_rejected_becomes_a_dead_letter_at_its_first_attempt(b
 
 
 def before_a_burial(patch: pytest.MonkeyPatch, interference: Callable[[], object]) -> None:
-    """Something happens between the moment when a message is to be buried and the burial."""
+    """Runs something between the decision to bury a message and the burial."""
     bury = DeadLetters.bury
 
-    def late(dead: DeadLetters, failed: Sequence[Failure]) -> list[Failure]:
+    def late(dead: DeadLetters, failed: Sequence[Failure]) -> tuple[list[Failure], int]:
         patch.undo()
         interference()
         return bury(dead, failed)
@@ -131,7 +95,7 @@ def test_rejecting_a_message_that_another_worker_holds_is_an_error(
 
     def take() -> None:
         bench.wait(LEASE_S)
-        assert [found.attempt for found in other.take(10)] == [2]
+        assert [message.attempt for message in other.take(10)] == [2]
 
     before_a_burial(monkeypatch, take)
     give_up = group.nack if attempts_max == 1 else group.reject
@@ -144,7 +108,7 @@ def test_rejecting_a_message_that_another_worker_holds_is_an_error(
 
 
 @pytest.mark.parametrize("change", ["extended", "snapshot"])
-def test_a_lease_that_is_extended_or_replayed_meanwhile_can_be_rejected(
+def test_a_lease_that_was_extended_or_replayed_in_between_can_be_rejected(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     bench.topic.put(b"bad")
@@ -196,7 +160,7 @@ def test_a_lease_that_ran_out_for_the_last_time_is_a_death(bench: Bench) -> None
     ]
 
 
-def test_the_death_of_its_last_owner_is_its_own(bench: Bench) -> None:
+def test_the_reason_of_a_letter_is_the_death_of_its_last_owner(bench: Bench) -> None:
     bench.topic.put(b"a")
     group, other = bench.group(attempts_max=1), bench.open()
     assert bench.group(other, attempts_max=1).take() is not None
@@ -247,7 +211,6 @@ def test_a_dying_message_does_not_delay_others(bench: Bench) -> None:
 def test_many_die_in_several_burials(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "BURIAL_COUNT_MAX", 10)
     monkeypatch.setattr("warren.queue.leases.take.BURIAL_COUNT_MAX", 10)
-    monkeypatch.setattr("warren.queue.leases.queue_group.BURIAL_COUNT_MAX", 10)
     bench.topic.put_many([b"%d" % number for number in range(35)], partition=0)
     group = bench.group(attempts_max=1)
     group.take(35)
@@ -470,26 +433,7 @@ def test_without_dead_letters_nothing_is_put_back(bench: Bench) -> None:
     assert bench.group().redrive() == 0
 
 
-# --- What goes wrong in between ---
-
-
-class Stopped(Exception):
-    """Where a test makes a move stop."""
-
-
-def stop_at(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Every later move of messages stops: before its batch, or behind it."""
-    append_many = Log.append_many
-
-    def stopping(log: Log, *args: Any, marker: bytes = b"", **options: Any) -> range:
-        if marker and where == "before":
-            raise Stopped
-        numbers = append_many(log, *args, marker=marker, **options)
-        if marker:
-            raise Stopped
-        return numbers
-
-    monkeypatch.setattr(Log, "append_many", stopping)
+# --- Failures in between ---
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])
@@ -524,9 +468,9 @@ def test_the_next_session_finishes_putting_letters_back(
         with pytest.raises(Stopped):
             group.redrive()
 
-    found = [message.body for message in other.take(10)]
+    bodies = [message.body for message in other.take(10)]
 
-    assert sorted(found) == [b"a", b"b"]
+    assert sorted(bodies) == [b"a", b"b"]
     assert group.redrive() == 0
     assert bench.topic.partition(0).end == bench.topic.partition(1).end == 2
 
@@ -599,11 +543,11 @@ def test_a_message_that_cannot_be_buried_does_not_block_others(bench: Bench, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(Log, "append_many", full)
-        taken = group.take(10)
+        messages = group.take(10)
         with pytest.raises(StorageFull):
             group.take(10)
 
-    assert [message.body for message in taken] == [b"b"]
+    assert [message.body for message in messages] == [b"b"]
     assert group.take(10) == []
     assert [letter.body for letter in bench.letters()] == [b"a"]
 
@@ -659,7 +603,7 @@ def test_letters_put_back_by_number_stay_so_for_the_next_session(bench: Bench) -
     assert (other.redrive(numbers={0: [1]}), other.redrive()) == (0, 2)
 
 
-def test_a_letter_whose_putting_back_by_number_was_cut_off_is_put_back_once(bench: Bench) -> None:
+def test_a_letter_is_put_back_once_if_putting_it_back_by_number_was_cut_off(bench: Bench) -> None:
     bench.disk = disk = WatchedDisk()
     store = bench.open()
     group = bench.group(store)
@@ -667,11 +611,11 @@ def test_a_letter_whose_putting_back_by_number_was_cut_off_is_put_back_once(benc
     fail(group)
     fail(group)
     log = store.topic("orders").partition(0)
-    done: list[int] = []
+    ends: list[int] = []
 
     def cut(path: str) -> None:
-        if log.end > 3 and not done:
-            done.append(log.end)
+        if log.end > 3 and not ends:
+            ends.append(log.end)
             raise SyncFailed(path, "cut")
 
     disk.on_sync = cut
@@ -684,6 +628,6 @@ def test_a_letter_whose_putting_back_by_number_was_cut_off_is_put_back_once(benc
     assert [message.body for message in other.topic.partition(0).read(3)] == [b"2"]
 
 
-def test_a_limit_and_numbers_are_not_given_together(bench: Bench) -> None:
+def test_a_limit_and_numbers_cannot_be_passed_together(bench: Bench) -> None:
     with pytest.raises(BadInput, match="either limit or numbers"):
         bench.group().redrive(1, numbers={0: [1]})

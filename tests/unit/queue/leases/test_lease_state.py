@@ -1,4 +1,4 @@
-"""What each event of a queue group's ledger makes of a message, by the state that the message is in."""
+"""The effect of each event of a queue group's ledger on a message, by the state of the message."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ EVENTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 def leases_with_message(kind: str) -> Leases:
-    """The state of a group with one message, which is in this state."""
+    """Returns the state of a group with one message, which is in this state."""
     leases = Leases(Backoff(*BACKOFF))
     leases.apply("begin", {"next": [(0, 0)]})
-    taken = {"owner": "worker", "at": 1, "steady": 1, "until": 10, "new": [(0, 1, [(0, 1)])], "again": []}
-    leases.apply("take", taken)
+    record = {"owner": "worker", "at": 1, "steady": 1, "until": 10, "new": [(0, 1, [(0, 1)])], "again": []}
+    leases.apply("take", record)
     for name, event in INTO[kind]:
         leases.apply(name, event)
-    # What an event about an earlier message with the same number refers to.
+    # The lease that an event about an earlier message with the same number refers to.
     leases.held.setdefault("transaction", [SPAN])
     leases.burials.setdefault("burial", Burial(0, [LETTER]))
     return leases
@@ -112,7 +112,7 @@ def test_an_extended_lease_keeps_its_owner_and_attempt_and_a_nack_can_leave_the_
     assert leases.of(0, 0) == (WAITING, 7, 0, "")
 
 
-def test_a_held_message_belongs_to_the_transaction_and_comes_back_at_once_if_that_is_aborted() -> None:
+def test_a_held_message_belongs_to_the_transaction_and_comes_back_immediately_if_that_is_aborted() -> None:
     leases = leases_with_message(HELD)
     assert leases.of(0, 0) == (HELD, 0, 1, "transaction")
 

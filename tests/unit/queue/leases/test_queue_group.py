@@ -1,4 +1,4 @@
-"""Queue groups: leases, acknowledgements, redelivery, order by key, and what is kept for transactions."""
+"""Queue groups: leases, acknowledgements, redelivery, order by key, and holds of transactions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEASE_S = 10.0
 
 
 class Bench:
-    """A store with the topic `orders`, a clock that is moved by hand, and groups that are opened in sessions."""
+    """A store with the topic `orders`, a clock that the test moves, and groups that are opened in sessions."""
 
     def __init__(self, path: Path | str, **topic_settings: Any) -> None:
         self.path, self.topic_settings = path, {"durability": "os", **topic_settings}
@@ -57,8 +57,8 @@ class Bench:
         return store.topic("orders", **self.topic_settings)
 
     def group(self, store: Store | None = None, name: str = "workers", **settings: Any) -> QueueGroup:
-        wanted = {"mode": "queue", "lease_s": LEASE_S, "backoff_s": 0.0, **settings}
-        return QueueGroup(self.topic_of(store or self.store), name, GroupSettings(**wanted))
+        options = {"mode": "queue", "lease_s": LEASE_S, "backoff_s": 0.0, **settings}
+        return QueueGroup(self.topic_of(store or self.store), name, GroupSettings(**options))
 
     def put(self, number: int = 1, **options: Any) -> None:
         for _ in range(number):
@@ -83,7 +83,7 @@ def awake(tmp_path: Path) -> Bench:
     return bench
 
 
-def taken(group: QueueGroup, limit: int = 100) -> list[tuple[int, int]]:
+def take_attempts(group: QueueGroup, limit: int = 100) -> list[tuple[int, int]]:
     """Number and attempt of what a take gives."""
     return [(message.number, message.attempt) for message in group.take(limit)]
 
@@ -101,14 +101,14 @@ def test_each_message_is_handed_out_once(bench: Bench) -> None:
     bench.put(5)
     mine, yours = bench.group(), bench.group(bench.open())
 
-    assert taken(mine, 2) == [(0, 1), (1, 1)]
-    assert taken(yours, 2) == [(2, 1), (3, 1)]
-    assert taken(mine) == [(4, 1)]
-    assert taken(mine) == taken(yours) == []
+    assert take_attempts(mine, 2) == [(0, 1), (1, 1)]
+    assert take_attempts(yours, 2) == [(2, 1), (3, 1)]
+    assert take_attempts(mine) == [(4, 1)]
+    assert take_attempts(mine) == take_attempts(yours) == []
     assert mine.take() is None
 
 
-def test_a_message_is_given_as_it_was_put(bench: Bench) -> None:
+def test_a_message_is_returned_as_it_was_put(bench: Bench) -> None:
     bench.topic.put(b"body", key=b"k", tag="eu.de", headers={"h": b"1"}, id="id", corr_offset=7)
     put = bench.topic.partition(0).at(0)
     assert put is not None
@@ -125,8 +125,8 @@ def test_an_acknowledged_message_never_comes_again(bench: Bench) -> None:
 
     bench.wait(LEASE_S)
 
-    assert taken(group) == [(1, 2)]
-    assert taken(bench.group(bench.open())) == []
+    assert take_attempts(group) == [(1, 2)]
+    assert take_attempts(bench.group(bench.open())) == []
 
 
 def test_a_lease_that_ran_out_is_handed_out_again(bench: Bench) -> None:
@@ -135,10 +135,10 @@ def test_a_lease_that_ran_out_is_handed_out_again(bench: Bench) -> None:
     group.take(2)
 
     bench.wait(LEASE_S - 0.000001)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     bench.wait(0.000001)
 
-    assert taken(group) == [(0, 2), (1, 2)]
+    assert take_attempts(group) == [(0, 2), (1, 2)]
 
 
 def test_an_acknowledgement_counts_until_the_message_is_handed_out_again(bench: Bench) -> None:
@@ -148,7 +148,7 @@ def test_an_acknowledgement_counts_until_the_message_is_handed_out_again(bench: 
     bench.wait(LEASE_S)
 
     group.ack(first)
-    assert taken(group) == [(1, 2)]
+    assert take_attempts(group) == [(1, 2)]
 
     with pytest.raises(LeaseLost) as lost:
         group.ack(second)
@@ -203,13 +203,13 @@ def test_partitions_are_taken_from_in_turn(tmp_path: Path) -> None:
     group = bench.group()
 
     first = [one(group).partition for _ in range(6)]
-    rest = group.take(100)
+    messages = group.take(100)
 
     assert first == [0, 1, 2, 0, 1, 2]
-    assert sorted((message.partition, message.number) for message in rest) == [
+    assert sorted((message.partition, message.number) for message in messages) == [
         (partition, number) for partition in range(3) for number in (2, 3)
     ]
-    group.ack_many(rest)
+    group.ack_many(messages)
     assert group.lag() == {0: 2, 1: 2, 2: 2}
 
 
@@ -229,7 +229,7 @@ def test_groups_do_not_know_of_each_other(bench: Bench) -> None:
     first, second = bench.group(name="first"), bench.group(name="second")
     first.ack_many(first.take(2))
 
-    assert taken(second) == [(0, 1), (1, 1)]
+    assert take_attempts(second) == [(0, 1), (1, 1)]
 
 
 def test_how_many_are_not_done_with_and_how_many_are_in_flight(bench: Bench) -> None:
@@ -246,12 +246,12 @@ def test_how_many_are_not_done_with_and_how_many_are_in_flight(bench: Bench) -> 
 # --- Giving back ---
 
 
-def test_a_message_that_is_given_back_comes_again_at_once(bench: Bench) -> None:
+def test_a_message_that_is_given_back_comes_again_immediately(bench: Bench) -> None:
     bench.put(2)
     group = bench.group()
     group.nack(group.take(2)[1])
 
-    assert taken(group) == [(1, 2)]
+    assert take_attempts(group) == [(1, 2)]
 
 
 def test_a_message_given_back_with_a_delay_comes_after_the_delay(bench: Bench) -> None:
@@ -260,10 +260,10 @@ def test_a_message_given_back_with_a_delay_comes_after_the_delay(bench: Bench) -
     group.nack(one(group), delay=3.0)
 
     bench.wait(2.999999)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     bench.wait(0.000001)
 
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
 
 
 def test_a_worker_no_longer_holds_a_message_that_it_gave_back(bench: Bench) -> None:
@@ -292,31 +292,31 @@ def test_the_backoff_doubles_up_to_its_limit(bench: Bench) -> None:
 
 
 def due_s(bench: Bench, group: QueueGroup) -> float:
-    """In how many seconds the next message may be handed out, without taking it."""
+    """Returns in how many seconds the next message may be handed out, without taking it."""
     group._leases.pop_due(-1, 1)
     earliest_us = group._leases.earliest_us()
     assert earliest_us is not None
     return earliest_us / 1_000_000 - float(bench.clock.steady_s())
 
 
-def test_a_message_that_failed_waits_a_second_if_the_group_says_nothing_else(bench: Bench) -> None:
+def test_a_message_that_failed_waits_a_second_by_default(bench: Bench) -> None:
     bench.put()
     group = bench.topic.group("usual", mode="queue")
 
     group.nack(one(group))
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
     assert 0.75 <= due_s(bench, group) <= 1.0
     assert (group.settings.backoff_s, group.settings.backoff_s_max) == (1.0, 300.0)
 
 
-def test_a_delay_that_is_given_counts_in_place_of_the_backoff(bench: Bench) -> None:
+def test_a_delay_counts_instead_of_the_backoff(bench: Bench) -> None:
     bench.put()
     group = bench.group(backoff_s=100.0)
 
     group.nack(one(group), delay=0.0)
 
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
 
 
 def test_messages_that_failed_together_do_not_come_back_together(bench: Bench) -> None:
@@ -331,7 +331,7 @@ def test_messages_that_failed_together_do_not_come_back_together(bench: Bench) -
     assert len(times) > 90
     assert 0.75 <= min(times) / 1e6 < 0.8
     assert 0.95 < max(times) / 1e6 <= 1.0
-    # Every process comes to the same: what counts is in the ledger.
+    # Every process reaches the same state: only the ledger counts.
     assert other._leases.snapshot() == group._leases.snapshot()
 
 
@@ -355,11 +355,11 @@ def test_a_lease_that_ran_out_waits_for_the_backoff_too(bench: Bench) -> None:
     message = one(group)
 
     bench.wait(LEASE_S + 2.9)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     group.extend(message, 0)
     bench.wait(4.0)
 
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
 
 
 def test_a_lease_can_be_extended(bench: Bench) -> None:
@@ -370,10 +370,10 @@ def test_a_lease_can_be_extended(bench: Bench) -> None:
     group.extend(message, 5.0)
 
     bench.wait(4.9)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     bench.wait(0.1)
 
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
     with pytest.raises(LeaseLost):
         group.extend(message, 5.0)
 
@@ -387,7 +387,7 @@ def test_messages_that_come_back_earlier_are_handed_out_earlier(bench: Bench) ->
     bench.wait(5.0)
     bench.put(1)
 
-    assert taken(group, 3) == [(3, 2), (1, 2), (4, 1)]
+    assert take_attempts(group, 3) == [(3, 2), (1, 2), (4, 1)]
 
 
 # --- Sessions that end ---
@@ -396,18 +396,18 @@ def test_messages_that_come_back_earlier_are_handed_out_earlier(bench: Bench) ->
 def test_the_messages_of_a_session_are_free_when_it_ends(bench: Bench) -> None:
     bench.put(4)
     group, other = bench.group(), bench.open()
-    assert taken(group, 1) == [(0, 1)]
+    assert take_attempts(group, 1) == [(0, 1)]
     dying = bench.group(other)
     dying.ack(dying.take(2)[0])
 
     other.close()
-    assert taken(group) == [(3, 1)]
+    assert take_attempts(group) == [(3, 1)]
     bench.wait(LOOK_S)
 
-    assert taken(group) == [(2, 2)]
+    assert take_attempts(group) == [(2, 2)]
     end = group._ledger.log.end
     bench.wait(LOOK_S)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     assert group._ledger.log.end == end
 
 
@@ -418,7 +418,7 @@ def test_the_messages_of_a_live_session_are_not_free(bench: Bench) -> None:
 
     bench.wait(LEASE_S - 0.1)
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
 
 
 def test_committed_transactions_of_dead_processes_are_finished_first(
@@ -433,7 +433,7 @@ def test_committed_transactions_of_dead_processes_are_finished_first(
     monkeypatch.setattr(bench.store, "settle", lambda: group.finish("t", True))
     bench.wait(LOOK_S)
 
-    assert taken(group) == [(1, 2)]
+    assert take_attempts(group) == [(1, 2)]
     assert group.lag() == {0: 1}
 
 
@@ -444,10 +444,10 @@ def test_the_death_of_a_session_counts_as_an_attempt_and_waits_for_the_backoff(b
     other.close()
     bench.wait(LOOK_S)
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
     bench.wait(2.0)
 
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
 
 
 # --- Filters and keys ---
@@ -463,18 +463,18 @@ def test_only_messages_that_pass_the_filter_are_handed_out(bench: Bench) -> None
     assert [message.number for message in messages] == [0, 3]
     group.nack(messages[0])
     group.ack(messages[1])
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
 
 
 def test_other_sessions_do_not_scan_skipped_messages_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "PASSED_OVER_MAX", 10)
     group, other = bench.group(tag="eu.*"), bench.group(bench.open(), tag="eu.*")
     bench.put(9, tag="us.ny")
-    assert taken(group) == []
+    assert take_attempts(group) == []
     assert group._leases.next[0] == 0
     bench.put(1, tag="us.ny")
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
     other.lag()
 
     assert other._leases.next[0] == 10
@@ -487,7 +487,7 @@ def test_with_a_filter_sessions_share_the_messages_they_read_ahead(bench: Bench)
     numbers = [one(groups[turn % 2]).number for turn in range(20)]
 
     assert numbers == list(range(20))
-    assert taken(groups[0]) == taken(groups[1]) == []
+    assert take_attempts(groups[0]) == take_attempts(groups[1]) == []
 
 
 def test_read_ahead_messages_are_read_again_if_the_group_went_back(bench: Bench) -> None:
@@ -507,7 +507,7 @@ def test_a_bounded_scan_is_continued_by_the_next_take_of_any_session(bench: Benc
     looks, messages = 0, list[Message]()
 
     while not messages:
-        # As over HTTP: a group is opened for one look, and knows nothing but what the ledger tells.
+        # As over HTTP: a group is opened for one call, and has only the state of the ledger.
         with bench.group(bench.open(), tag="eu.*") as group:
             room = ScanRoom(1)
             messages = group.take_within(10, room)
@@ -519,7 +519,7 @@ def test_a_bounded_scan_is_continued_by_the_next_take_of_any_session(bench: Benc
     assert looks > 10
 
 
-def test_an_unbounded_scan_reports_that_there_is_nothing(bench: Bench) -> None:
+def test_a_scan_without_a_match_does_not_use_up_a_large_room(bench: Bench) -> None:
     bench.put(20, tag="us.ny")
     group, room = bench.group(tag="eu.*"), ScanRoom(1 << 20)
 
@@ -533,9 +533,9 @@ def test_a_partition_with_many_skipped_messages_does_not_delay_others(tmp_path: 
     bench.put(1, tag="eu.de", partition=1)
     group = bench.group(tag="eu.*")
 
-    found = [group.take_within(1, ScanRoom(1)) for _ in range(3)]
+    takes = [group.take_within(1, ScanRoom(1)) for _ in range(3)]
 
-    assert [(each.partition, each.number) for messages in found for each in messages] == [(1, 0)]
+    assert [(each.partition, each.number) for messages in takes for each in messages] == [(1, 0)]
 
 
 def test_messages_of_one_key_are_never_leased_at_the_same_time(bench: Bench) -> None:
@@ -545,14 +545,14 @@ def test_messages_of_one_key_are_never_leased_at_the_same_time(bench: Bench) -> 
 
     messages = group.take(100)
     assert [message.number for message in messages] == [0, 2, 3, 5]
-    assert taken(other) == []
+    assert take_attempts(other) == []
     group.ack(messages[0])
 
     second = one(other)
     assert (second.number, second.attempt) == (1, 1)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     other.ack(second)
-    assert taken(group) == [(4, 1)]
+    assert take_attempts(group) == [(4, 1)]
 
 
 def test_a_key_waits_for_its_first_message_as_long_as_that_waits(bench: Bench) -> None:
@@ -560,21 +560,21 @@ def test_a_key_waits_for_its_first_message_as_long_as_that_waits(bench: Bench) -
     group = bench.group(ordered_by_key=True)
     group.nack(one(group), delay=5.0)
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
     bench.wait(5.0)
 
     message = one(group)
     assert (message.number, message.attempt) == (0, 2)
     bench.wait(LEASE_S)
-    assert taken(group) == [(0, 3)]
+    assert take_attempts(group) == [(0, 3)]
 
 
-def test_a_key_goes_on_when_its_first_message_is_dead(bench: Bench) -> None:
+def test_a_key_continues_when_its_first_message_is_dead(bench: Bench) -> None:
     bench.put(2, key=b"a")
     group = bench.group(ordered_by_key=True, attempts_max=1)
     group.nack(one(group))
 
-    assert taken(group) == [(1, 1)]
+    assert take_attempts(group) == [(1, 1)]
 
 
 def test_keys_wait_in_a_new_session_as_in_the_old(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -586,10 +586,10 @@ def test_keys_wait_in_a_new_session_as_in_the_old(bench: Bench, monkeypatch: pyt
     first.extend(message, LEASE_S)
     group = bench.group(bench.open(), ordered_by_key=True)
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
     group.ack(message)
 
-    assert taken(group) == [(1, 1)]
+    assert take_attempts(group) == [(1, 1)]
 
 
 def test_the_same_key_in_another_partition_is_free(tmp_path: Path) -> None:
@@ -609,18 +609,18 @@ def test_the_number_of_messages_that_wait_for_their_key_is_limited(
     group = bench.group(ordered_by_key=True)
 
     message = one(group)
-    assert taken(group) == []
+    assert take_attempts(group) == []
     assert (group._leases.behind_count, group._leases.next[0]) == (3, 4)
 
-    seen = []
+    numbers = []
     while True:
-        seen.append(message.number)
+        numbers.append(message.number)
         group.ack(message)
         message = one(group)
         if message.key == b"b":
             break
-    assert seen == list(range(len(seen)))
-    assert len(seen) > 5
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 5
 
 
 # --- How much there may be ---
@@ -632,13 +632,13 @@ def test_the_number_of_messages_in_flight_is_limited(bench: Bench, monkeypatch: 
     group = bench.group()
     messages = group.take(2)
 
-    assert taken(group, 2) == [(2, 1)]
-    assert taken(group, 2) == []
+    assert take_attempts(group, 2) == [(2, 1)]
+    assert take_attempts(group, 2) == []
     group.nack(messages[0])
-    assert taken(group, 2) == [(0, 2)]
+    assert take_attempts(group, 2) == [(0, 2)]
     group.ack(messages[1])
 
-    assert taken(group, 2) == [(3, 1)]
+    assert take_attempts(group, 2) == [(3, 1)]
 
 
 def test_the_ledger_does_not_grow_with_finished_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -646,7 +646,7 @@ def test_the_ledger_does_not_grow_with_finished_messages(bench: Bench, monkeypat
     monkeypatch.setattr("warren.queue.state.ledger.LEDGER_BLOCK_SIZE", 16 << 10)
     bench.topic.put_many([b"x"] * 3000)
     group = bench.group()
-    kept = one(group)
+    message = one(group)
     for _ in range(299):
         group.ack_many(group.take(10))
 
@@ -655,14 +655,14 @@ def test_the_ledger_does_not_grow_with_finished_messages(bench: Bench, monkeypat
     late.lag()
     assert late._leases.outstanding == group._leases.outstanding
     assert list(late._leases.outstanding[0]) == [0]
-    late.ack(kept)
+    late.ack(message)
 
 
 def test_the_order_does_not_grow_with_finished_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.queue.leases.lease_order.STALE_COUNT_MAX", 10)
     bench.topic.put_many([b"x"] * 100)
     group = bench.group()
-    kept = one(group)
+    message = one(group)
     for _ in range(90):
         group.ack(one(group))
 
@@ -670,7 +670,7 @@ def test_the_order_does_not_grow_with_finished_messages(bench: Bench, monkeypatc
     assert order is not None
     assert len(order._heap) < 20
     bench.wait(LEASE_S)
-    assert taken(group, 1) == [(kept.number, 2)]
+    assert take_attempts(group, 1) == [(message.number, 2)]
 
 
 def test_the_largest_state_fits_a_snapshot() -> None:
@@ -693,7 +693,7 @@ def test_the_largest_state_fits_a_snapshot() -> None:
     assert list(restored.keys[0]) == list(leases.keys[0])
 
 
-# --- Where it begins, and what was retired ---
+# --- The start of a group, and retired messages ---
 
 
 @pytest.mark.parametrize(("start", "first"), [("start", 0), ("end", 5), (1_700_000_003 * 1_000_000, 3)])
@@ -705,8 +705,8 @@ def test_a_group_begins_at_the_requested_start(bench: Bench, start: str | int, f
     assert bench.topic.partition(0).reader("workers").position == first
     bench.put()
 
-    assert [number for number, _ in taken(group)] == list(range(first, 6))
-    assert taken(bench.group(bench.open(), start=start)) == []
+    assert [number for number, _ in take_attempts(group)] == list(range(first, 6))
+    assert take_attempts(bench.group(bench.open(), start=start)) == []
 
 
 def test_partitions_that_are_added_are_read_from_their_first_message(tmp_path: Path) -> None:
@@ -730,9 +730,9 @@ def test_partitions_that_another_process_added_are_found(bench: Bench, tag: str 
         other.topic("orders").put(b"x", partition=1, tag="eu.de")
     adding.nack(one(adding))
 
-    found = group.take(10)
+    messages = group.take(10)
 
-    assert [(message.partition, message.number, message.attempt) for message in found] == [(1, 0, 2), (1, 1, 1)]
+    assert [(message.partition, message.number, message.attempt) for message in messages] == [(1, 0, 2), (1, 1, 1)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -762,10 +762,10 @@ def test_a_take_that_fails_takes_nothing(bench: Bench, monkeypatch: pytest.Monke
         with pytest.raises(StorageFull):
             group.take(10)
 
-    assert taken(group) == [(0, 2), (1, 1)]
+    assert take_attempts(group) == [(0, 2), (1, 1)]
 
 
-def test_the_readers_of_the_partitions_show_what_is_consumed(bench: Bench) -> None:
+def test_the_readers_of_the_partitions_show_the_consumed_messages(bench: Bench) -> None:
     bench.put(10)
     group = bench.group()
     log = bench.topic.partition(0)
@@ -822,7 +822,7 @@ def test_retired_messages_are_dropped(tmp_path: Path) -> None:
 
     bench.wait(LEASE_S)
 
-    assert [number for number, _ in taken(group)] == list(range(first, 30))
+    assert [number for number, _ in take_attempts(group)] == list(range(first, 30))
     assert group.lag() == {0: 30 - first}
     with pytest.raises(LeaseLost):
         group.ack_many(messages)
@@ -831,7 +831,7 @@ def test_retired_messages_are_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("same_boot", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_messages_with_the_numbers_of_lost_ones_are_new(seed: int, same_boot: bool) -> None:
-    """Without syncs a crash takes messages, and the ledger may still say that they were acknowledged."""
+    """Without syncs a crash loses messages, and the ledger may still say that they were acknowledged."""
     bench = Bench.__new__(Bench)
     bench.path, bench.topic_settings, bench._bodies = "/data", {"durability": "os"}, count()
     bench.clock, bench.disk = SimulatedClock(), SimulatedFileSystem(seed=seed)
@@ -846,12 +846,12 @@ def test_messages_with_the_numbers_of_lost_ones_are_new(seed: int, same_boot: bo
     bench.disk = bench.disk.after_power_cut(seed, same_boot=same_boot)
     bench.wait(1.0)
     bench.store = bench.open()
-    kept = bench.topic.partition(0).end
+    end = bench.topic.partition(0).end
     bench.put(7)
 
-    numbers = [number for number, _ in taken(bench.group())]
+    numbers = [number for number, _ in take_attempts(bench.group())]
 
-    assert numbers == list(range(kept, kept + 7))
+    assert numbers == list(range(end, end + 7))
 
 
 # --- Transactions ---
@@ -866,14 +866,14 @@ def test_held_messages_do_not_expire_and_are_not_freed(bench: Bench) -> None:
     other.close()
     bench.wait(LEASE_S + LOOK_S)
 
-    assert taken(group) == [(2, 2)]
+    assert take_attempts(group) == [(2, 2)]
     assert group.held() == {"t"}
     assert group.in_flight() == 3
     with pytest.raises(LeaseLost):
         group.ack(messages[0])
 
 
-def test_a_transaction_is_not_taken_for_a_session_that_died(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_is_not_treated_as_a_dead_session(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.queue.state.ledger.EVENTS_PER_SNAPSHOT", 1)
     monkeypatch.setattr("warren.queue.state.ledger.SNAPSHOT_SHARE_MAX", 0)
     bench.put()
@@ -883,7 +883,7 @@ def test_a_transaction_is_not_taken_for_a_session_that_died(bench: Bench, monkey
     late = bench.group(bench.open())
     end = late._ledger.log.end
 
-    assert taken(late) == []
+    assert take_attempts(late) == []
     assert (late.held(), late.in_flight()) == ({"t"}, 1)
     assert late._ledger.log.end == end
 
@@ -896,7 +896,7 @@ def test_a_transaction_may_have_the_name_of_its_session(bench: Bench) -> None:
     one(dying)
     other.close()
 
-    assert taken(group) == [(1, 2)]
+    assert take_attempts(group) == [(1, 2)]
     assert group.held() == {other.session.id}
 
 
@@ -916,7 +916,7 @@ def test_held_messages_are_acknowledged_or_given_back_once(bench: Bench) -> None
 
     assert group.held() == set()
     assert group.lag() == {0: 2}
-    assert taken(group) == [(2, 2), (3, 2)]
+    assert take_attempts(group) == [(2, 2), (3, 2)]
 
 
 def test_either_all_are_held_or_none(bench: Bench) -> None:
@@ -980,7 +980,7 @@ def test_an_acknowledgement_that_did_not_reach_the_disk_is_an_error(tmp_path: Pa
         group.take()
 
     again = bench.group(name="workers")
-    assert [number for number, _ in taken(again)] == [1]
+    assert [number for number, _ in take_attempts(again)] == [1]
 
 
 def test_with_an_interval_the_ledger_is_synced_as_its_topic_is(tmp_path: Path) -> None:
@@ -1001,14 +1001,14 @@ def test_with_an_interval_the_ledger_is_synced_as_its_topic_is(tmp_path: Path) -
 
 
 def while_waiting(group: QueueGroup, act: Callable[[], object]) -> list[Message]:
-    """What a take gives that was begun before `act`."""
-    found: list[Message] = []
-    thread = threading.Thread(target=lambda: found.extend(group.take(10, wait=WAIT_S)))
+    """Returns the result of a take that was begun before `act`."""
+    messages: list[Message] = []
+    thread = threading.Thread(target=lambda: messages.extend(group.take(10, wait=WAIT_S)))
     thread.start()
     act()
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    return found
+    return messages
 
 
 def test_a_waiting_take_gets_a_new_message(awake: Bench) -> None:
@@ -1022,7 +1022,7 @@ def test_a_waiting_take_gets_a_message_that_is_given_back(awake: Bench) -> None:
     group, other = awake.group(), awake.group(awake.open())
     message = one(other)
 
-    assert [found.attempt for found in while_waiting(group, lambda: other.nack(message))] == [2]
+    assert [each.attempt for each in while_waiting(group, lambda: other.nack(message))] == [2]
 
 
 def test_a_waiting_take_gets_a_message_whose_lease_runs_out(awake: Bench) -> None:
@@ -1030,7 +1030,7 @@ def test_a_waiting_take_gets_a_message_whose_lease_runs_out(awake: Bench) -> Non
     group = awake.group(lease_s=0.1)
     one(group)
 
-    assert [found.attempt for found in while_waiting(group, lambda: None)] == [2]
+    assert [each.attempt for each in while_waiting(group, lambda: None)] == [2]
 
 
 def test_a_waiting_take_gets_a_message_of_a_dead_session(awake: Bench) -> None:
@@ -1038,7 +1038,7 @@ def test_a_waiting_take_gets_a_message_of_a_dead_session(awake: Bench) -> None:
     group, other = awake.group(lease_s=1000.0), awake.open()
     one(awake.group(other, lease_s=1000.0))
 
-    assert [found.attempt for found in while_waiting(group, other.close)] == [2]
+    assert [each.attempt for each in while_waiting(group, other.close)] == [2]
 
 
 def test_a_wait_ends(awake: Bench) -> None:
@@ -1064,7 +1064,7 @@ def test_iterating_ends_when_the_group_is_closed(awake: Bench) -> None:
     assert sorted(bodies) == [b"0", b"1", b"2"]
 
 
-# --- What is refused, and what is closed ---
+# --- Refused calls, and closed groups ---
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1", 100_001])
@@ -1108,7 +1108,7 @@ def test_messages_of_others_are_refused(bench: Bench) -> None:
 
     for other in wrong:
         for call in (group.ack, group.nack, lambda message: group.extend(message, 1.0)):
-            with pytest.raises(BadInput, match="is no message of topic 'orders'"):
+            with pytest.raises(BadInput, match="is not a message of topic 'orders'"):
                 call(other)
 
     group.ack(message)
@@ -1171,11 +1171,11 @@ def test_a_changed_wall_clock_neither_ends_leases_nor_delays_waiting_messages(be
 
     bench.clock.set_back_ns(-hours * HOUR_NS)
 
-    assert taken(other) == []
+    assert take_attempts(other) == []
     bench.wait(2.0)
-    assert taken(other) == [(0, 2)]
+    assert take_attempts(other) == [(0, 2)]
     bench.wait(LEASE_S - 2.0)
-    assert taken(other) == [(1, 2)]
+    assert take_attempts(other) == [(1, 2)]
 
 
 @pytest.mark.parametrize("off_s", [0.0, 60.0, 600.0, 3600.0])
@@ -1197,15 +1197,15 @@ def test_a_delay_of_a_nack_continues_after_a_restart_of_the_machine(
     store = Store("/data", keeps=False, filesystem=disk, clock=clock)
     group = QueueGroup(store.topic("orders"), "workers", GroupSettings(mode="queue", backoff_s=0.0))
 
-    # The holder of number 1 is dead, whatever the time of its lease.
+    # The holder of number 1 is dead, even if its lease has not ended.
     if off_s >= 600.0:
-        assert taken(group) == [(0, 2), (1, 2)]
+        assert take_attempts(group) == [(0, 2), (1, 2)]
         return
-    assert taken(group) == [(1, 2)]
+    assert take_attempts(group) == [(1, 2)]
     clock.pass_ns(round((600.0 - off_s) * 1e9) - 1_000_000)
-    assert (0, 2) not in taken(group)
+    assert (0, 2) not in take_attempts(group)
     clock.pass_ns(1_000_000)
-    assert (0, 2) in taken(group)
+    assert (0, 2) in take_attempts(group)
 
 
 def test_a_delay_of_a_nack_continues_after_a_restart_although_the_group_skipped_an_unreadable_batch() -> None:
@@ -1216,7 +1216,7 @@ def test_a_delay_of_a_nack_continues_after_a_restart_although_the_group_skipped_
     topic.partition(0).append_packed([pack_kafka(broken_batch(5000))])
     group = QueueGroup(topic, "workers", GroupSettings(mode="queue", backoff_s=0.0))
     group.nack(one(group), delay=600.0)
-    assert taken(group, 1) == []
+    assert take_attempts(group, 1) == []
     group._ledger.sync()
 
     disk = disk.after_power_cut(1)
@@ -1224,13 +1224,13 @@ def test_a_delay_of_a_nack_continues_after_a_restart_although_the_group_skipped_
     store = Store("/data", keeps=False, filesystem=disk, clock=clock)
     group = QueueGroup(store.topic("orders"), "workers", GroupSettings(mode="queue", backoff_s=0.0))
 
-    assert taken(group) == []
+    assert take_attempts(group) == []
     clock.pass_ns(600_000_000_000)
-    assert taken(group) == [(0, 2)]
+    assert take_attempts(group) == [(0, 2)]
 
 
 def test_a_ledger_with_wall_time_is_understood(bench: Bench) -> None:
-    """As releases before the steady clock wrote it: the same machine, which was not started anew since."""
+    """As releases before the steady clock wrote it: the same machine, which was not restarted since."""
     bench.put(3)
     group = bench.group()
     now_us, boot = bench.clock.now_ns() // 1000, bench.disk.boot_id().hex()
@@ -1248,8 +1248,8 @@ def test_a_ledger_with_wall_time_is_understood(bench: Bench) -> None:
     again.ack_many(again.take(10))
     assert again.lag() == {0: 2}
     bench.wait(4.999)
-    assert taken(again) == []
+    assert take_attempts(again) == []
     bench.wait(0.001)
-    assert taken(again) == [(1, 2)]
+    assert take_attempts(again) == [(1, 2)]
     bench.wait(5.0)
-    assert (0, 2) in taken(again)
+    assert (0, 2) in take_attempts(again)

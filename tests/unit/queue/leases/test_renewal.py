@@ -1,4 +1,4 @@
-"""Leases are renewed while a message is in hand: by the program's own references, for so long, and no longer."""
+"""Leases are renewed while a message is in hand, that is while the program refers to it, up to a limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE_S = 10.0
 
 
 class Bench:
-    """Two openings of a store, each with a worker of one group, a clock that is moved by hand, and duties by hand."""
+    """Two openings of a store, each with a worker of one group; the test moves the clock and runs the duties."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path, self.clock = path, SimulatedClock()
@@ -42,7 +42,7 @@ class Bench:
         self.store.topic("jobs").put_many([b"%d" % number for number in range(count)])
 
     def work(self, seconds: float) -> None:
-        """Time passes, and the store does what is due in the meantime."""
+        """Lets time pass; the store does its due work in it."""
         end_s = self.clock.steady_s() + seconds
         while (left_s := end_s - self.clock.steady_s()) > 0:
             self.clock.sleep(max(0.001, min(left_s, self.store.renewals.run())))
@@ -77,9 +77,9 @@ def test_a_job_that_takes_longer_than_its_lease_is_done_once(bench: Bench) -> No
 
 def test_a_message_that_a_worker_dropped_comes_again_when_its_lease_runs_out(bench: Bench) -> None:
     bench.put(2)
-    dropped, kept = bench.group.take(), bench.group.take()
+    dropped, held_message = bench.group.take(), bench.group.take()
     assert dropped is not None
-    assert kept is not None
+    assert held_message is not None
     number = dropped.number
 
     del dropped
@@ -87,7 +87,7 @@ def test_a_message_that_a_worker_dropped_comes_again_when_its_lease_runs_out(ben
     bench.work(LEASE_S)
 
     assert numbers(bench.other.take(10)) == [number]
-    bench.group.ack(kept)
+    bench.group.ack(held_message)
 
 
 def test_messages_that_were_taken_together_are_in_hand_until_the_last_is_dropped(bench: Bench) -> None:
@@ -106,9 +106,7 @@ def test_messages_that_were_taken_together_are_in_hand_until_the_last_is_dropped
 
 
 @pytest.mark.parametrize("settle", ["ack", "nack", "reject"])
-def test_a_message_that_is_settled_is_renewed_no_more_although_it_is_still_referred_to(
-    bench: Bench, settle: str
-) -> None:
+def test_a_settled_message_is_no_longer_renewed_although_it_is_still_referred_to(bench: Bench, settle: str) -> None:
     bench.put()
     message = bench.group.take()
     assert message is not None
@@ -147,7 +145,7 @@ def test_a_lease_is_renewed_for_no_longer_than_the_group_allows(tmp_path: Path) 
     assert numbers(bench.other.take(10)) == [0]
 
 
-def test_an_extension_that_the_caller_asked_for_is_not_changed_by_a_renewal(bench: Bench) -> None:
+def test_an_extension_of_the_caller_is_not_changed_by_a_renewal(bench: Bench) -> None:
     bench.put(2)
     short, long = bench.group.take(2)
     bench.group.extend(short, 1.0)
@@ -222,11 +220,11 @@ def test_a_failed_renewal_is_retried_in_time_and_logged_once(
 ) -> None:
     bench.put()
     message = bench.group.take()
-    extend, left = QueueGroup._extend, [2]
+    extend, failures_left = QueueGroup._extend, [2]
 
     def failing(group: QueueGroup, *arguments: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
+        if failures_left[0]:
+            failures_left[0] -= 1
             raise StorageFull("ledger", 1)
         return extend(group, *arguments)
 
@@ -234,14 +232,14 @@ def test_a_failed_renewal_is_retried_in_time_and_logged_once(
     with caplog.at_level(logging.WARNING, "warren"):
         bench.work(3 * LEASE_S)
 
-    assert left == [0]
+    assert failures_left == [0]
     assert bench.other.take(10) == []
     assert len([record for record in caplog.records if "could not be renewed" in record.message]) == 1
     assert message is not None
     bench.group.ack(message)
 
 
-def test_a_message_that_went_to_another_worker_is_not_asked_for_again(bench: Bench) -> None:
+def test_a_message_that_went_to_another_worker_is_not_requested_again(bench: Bench) -> None:
     bench.put()
     message = bench.group.take()
     bench.clock.sleep(LEASE_S)
@@ -256,7 +254,7 @@ def test_a_message_that_went_to_another_worker_is_not_asked_for_again(bench: Ben
         bench.group.ack(message)
 
 
-def test_messages_in_hand_are_as_they_were_put_and_can_be_answered(bench: Bench) -> None:
+def test_a_leased_message_is_unchanged_and_can_be_answered(bench: Bench) -> None:
     topic = bench.store.topic("jobs")
     bench.store.topic("answers")
     topic.put(b"body", key=b"k", tag="eu.de", headers={"h": b"1"}, id="id", reply_to="answers")

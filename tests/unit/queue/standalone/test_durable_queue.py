@@ -73,14 +73,14 @@ def test_an_empty_queue_raises(store: Store) -> None:
 
 
 def test_a_waiting_get_receives_the_next_item(store: Store) -> None:
-    queue, got = store.queue("jobs"), []
-    waiter = threading.Thread(target=lambda: got.append(queue.get(timeout=PATIENCE_S)), daemon=True)
+    queue, items = store.queue("jobs"), []
+    waiter = threading.Thread(target=lambda: items.append(queue.get(timeout=PATIENCE_S)), daemon=True)
     waiter.start()
 
     store.queue("jobs").put("here")
 
     waiter.join(PATIENCE_S)
-    assert got == ["here"]
+    assert items == ["here"]
 
 
 def test_a_full_queue_raises_and_accepts_items_again_when_there_is_room(store: Store) -> None:
@@ -128,9 +128,9 @@ def test_items_that_others_took_are_skipped_without_reading_them_again(
         for item in range(60):
             first.put(item)
 
-        got = [(first, second, second)[turn % 3].get() for turn in range(60)]
+        items = [(first, second, second)[turn % 3].get() for turn in range(60)]
 
-        assert got == list(range(60))
+        assert items == list(range(60))
         assert len(reads) == 2
 
 
@@ -174,7 +174,7 @@ def test_an_item_that_cannot_be_stored_changes_nothing(store: Store) -> None:
         queue.put(threading.Lock())
     with pytest.raises(BadInput, match="JSON"):
         queue.put(float("nan"))
-    with pytest.raises(BadInput, match="is bytes, not str"):
+    with pytest.raises(BadInput, match="must be bytes, not str"):
         raw.put("text")
 
     assert queue.qsize() == 0
@@ -206,7 +206,7 @@ def test_items_that_were_retired_are_passed_over(tmp_path: Path) -> None:
         assert int.from_bytes(queue.get(), "big") == first
 
 
-def test_a_queue_goes_on_when_its_topic_is_configured(tmp_path: Path) -> None:
+def test_a_queue_continues_when_its_topic_is_configured(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         queue = store.queue("jobs")
         queue.put(1)
@@ -242,13 +242,13 @@ def test_bad_queues_are_refused(store: Store) -> None:
 
     with pytest.raises(BadName):
         store.queue("a/b")
-    with pytest.raises(NotAQueue, match="topic 'many' is no queue"):
+    with pytest.raises(NotAQueue, match="topic 'many' is not a queue"):
         store.queue("many")
     store.queue("grown")
     store.configure_topic("grown", {"partitions": 2})
     with pytest.raises(SettingsDiffer, match="use another name"):
         store.queue("grown")
-    with pytest.raises(BadInput, match="a queue has 1 partition"):
+    with pytest.raises(BadInput, match="expected 1 for a queue"):
         store.queue("wide", partitions=2)
     assert not store.has_topic("wide")
     for codec in ("yaml", None, object()):

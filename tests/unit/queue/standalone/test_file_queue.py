@@ -1,4 +1,4 @@
-"""A queue file as `queue.Queue`, and in company: threads, other openers, children, and those who close it."""
+"""A queue file as `queue.Queue`, with threads, other openers, children, and concurrent closes."""
 
 from __future__ import annotations
 
@@ -56,27 +56,27 @@ def test_a_get_that_finds_nothing_in_time_is_empty(path: Path) -> None:
 
 def test_a_waiting_get_is_woken_by_a_thread(path: Path, threads: ThreadPoolExecutor) -> None:
     with quick(path) as jobs:
-        taken = threads.submit(jobs.get, True, WAIT_S)
+        waiting = threads.submit(jobs.get, True, WAIT_S)
         until_waiting(jobs._shared.changed)
 
         jobs.push(b"a")
 
-        assert taken.result(WAIT_S) == b"a"
+        assert waiting.result(WAIT_S) == b"a"
 
 
-def test_a_push_wakes_at_once(path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_wakes_immediately(path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.queue.standalone.file_queue.QUEUE_FILE_LOOK_S", 1000.0)
     with quick(path) as jobs:
-        taken = threads.submit(jobs.get, True, WAIT_S)
+        waiting = threads.submit(jobs.get, True, WAIT_S)
         until_waiting(jobs._shared.changed)
 
         jobs.push(b"a")
 
-        assert taken.result(WAIT_S / 2) == b"a"
+        assert waiting.result(WAIT_S / 2) == b"a"
 
 
 @pytest.mark.parametrize("last", [FileQueue.pull, FileQueue.task_done])
-def test_a_join_is_woken_at_once(
+def test_a_join_is_woken_immediately(
     path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, last: Callable[[FileQueue], object]
 ) -> None:
     monkeypatch.setattr("warren.queue.standalone.file_queue.QUEUE_FILE_LOOK_S", 1000.0)
@@ -93,14 +93,14 @@ def test_a_join_is_woken_at_once(
         assert jobs.empty()
 
 
-def test_a_waiting_get_receives_what_another_opener_pushed(path: Path, threads: ThreadPoolExecutor) -> None:
+def test_a_waiting_get_receives_the_push_of_another_opener(path: Path, threads: ThreadPoolExecutor) -> None:
     with quick(path) as jobs, quick(path) as other:
-        taken = threads.submit(jobs.get, True, WAIT_S)
+        waiting = threads.submit(jobs.get, True, WAIT_S)
         until_waiting(jobs._shared.changed)
 
         other.push(b"a")
 
-        assert taken.result(WAIT_S) == b"a"
+        assert waiting.result(WAIT_S) == b"a"
 
 
 def test_a_waiting_get_gives_a_delayed_message_when_it_is_due(path: Path) -> None:
@@ -133,7 +133,7 @@ def test_join_returns_when_the_file_is_empty_and_every_task_is_done(path: Path, 
             jobs.task_done()
 
 
-def test_a_pull_is_no_task(jobs: FileQueue) -> None:
+def test_a_pull_does_not_count_as_a_task(jobs: FileQueue) -> None:
     jobs.put(b"a")
     jobs.pull()
 
@@ -209,7 +209,7 @@ def test_a_lock_that_stays_held_is_an_error(clock: SimulatedClock) -> None:
             jobs.push(b"a")
         assert caught.value.pid == 7
         assert clock.steady_s() >= 30
-        assert disk.calls < 10_000, "it was asked for ever more seldom"
+        assert disk.calls < 10_000, "it polled as often at the end as at the beginning"
 
         lock.release()
         jobs.push(b"a")
@@ -261,19 +261,19 @@ def test_a_queue_is_closed_at_the_end_of_its_block(path: Path) -> None:
 def test_closing_wakes_waiting_calls(path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.queue.standalone.file_queue.QUEUE_FILE_LOOK_S", 1000.0)
     jobs = quick(path)
-    taken = threads.submit(jobs.get)
+    waiting = threads.submit(jobs.get)
     until_waiting(jobs._shared.changed)
 
     jobs.close()
 
-    assert isinstance(taken.exception(WAIT_S), LogClosed)
+    assert isinstance(waiting.exception(WAIT_S), LogClosed)
 
 
 def test_no_file_stays_open_between_two_operations_but_that_of_the_lock(path: Path) -> None:
     opened: list[Any] = []
 
     class Disk(WatchedDisk):
-        """Keeps what it opened, so that only a `close` closes it."""
+        """Keeps a reference to everything that it opened, so that only a `close` closes it."""
 
         def open(self, path: str, *, writable: bool, create: bool = False) -> Any:
             opened.append(super().open(path, writable=writable, create=create))
@@ -297,7 +297,7 @@ def test_no_file_stays_open_between_two_operations_but_that_of_the_lock(path: Pa
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_there_is_no_file_that_it_could_give_up_to_others(jobs: FileQueue) -> None:
+def test_a_file_queue_has_no_open_files_to_close_for_others(jobs: FileQueue) -> None:
     assert jobs._shared.file_count == 0
     assert not jobs._shared.rest()
 

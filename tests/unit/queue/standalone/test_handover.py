@@ -1,4 +1,4 @@
-"""The hand-over queue: a message is in the hand of its putter or of its taker, never of both and never of none."""
+"""The hand-over queue: a message belongs to its putter or to its taker, never to both and never to none."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ def putters_wait(handover: HandoverQueue[Any], count: int) -> None:
 
 def test_put_returns_when_a_taker_has_the_message(threads: ThreadPoolExecutor) -> None:
     handover: HandoverQueue[int] = HandoverQueue()
-    done = threads.submit(handover.put, 1)
+    putting = threads.submit(handover.put, 1)
     putters_wait(handover, 1)
-    assert not done.done()
+    assert not putting.done()
 
     assert handover.get() == 1
 
-    done.result(WAIT_S)
+    putting.result(WAIT_S)
     assert handover.empty()
 
 
-def test_a_waiting_taker_gets_the_message_at_once(threads: ThreadPoolExecutor) -> None:
+def test_a_waiting_taker_gets_the_message_immediately(threads: ThreadPoolExecutor) -> None:
     handover: HandoverQueue[int] = HandoverQueue()
-    taken = threads.submit(handover.get)
+    taking = threads.submit(handover.get)
     takers_wait(handover, 1)
 
     handover.put(1, timeout=WAIT_S)
 
-    assert taken.result(WAIT_S) == 1
+    assert taking.result(WAIT_S) == 1
 
 
 def test_a_message_that_is_not_taken_in_time_is_withdrawn() -> None:
@@ -84,13 +84,13 @@ def test_a_put_without_waiting_needs_a_waiting_taker(threads: ThreadPoolExecutor
         handover.put_nowait(1)
     with pytest.raises(queue.Full):
         handover.put(1, block=False)
-    taken = threads.submit(handover.get)
+    taking = threads.submit(handover.get)
     takers_wait(handover, 1)
     assert not handover.full()
 
     handover.put_nowait(2)
 
-    assert taken.result(WAIT_S) == 2
+    assert taking.result(WAIT_S) == 2
     assert handover.full()
 
 
@@ -99,15 +99,15 @@ def test_a_get_without_waiting_needs_a_waiting_putter(threads: ThreadPoolExecuto
     with pytest.raises(queue.Empty):
         handover.get_nowait()
     assert handover.full(), "who left does not wait any more"
-    done = threads.submit(handover.put, 1)
+    putting = threads.submit(handover.put, 1)
     putters_wait(handover, 1)
 
     assert handover.get_nowait() == 1
 
-    done.result(WAIT_S)
+    putting.result(WAIT_S)
 
 
-def test_a_taker_that_gives_up_waits_no_more() -> None:
+def test_a_taker_that_gives_up_no_longer_waits() -> None:
     handover: HandoverQueue[int] = HandoverQueue()
 
     with pytest.raises(queue.Empty):
@@ -158,19 +158,19 @@ def test_delayed_offers_are_taken_by_due_time_then_by_arrival(
 
 def test_a_delayed_message_reaches_a_waiting_taker_when_it_is_due(threads: ThreadPoolExecutor) -> None:
     handover: HandoverQueue[int] = HandoverQueue()
-    taken = threads.submit(handover.get)
+    taking = threads.submit(handover.get)
     takers_wait(handover, 1)
     started_s = time.monotonic()
 
     handover.put(1, delay=SHORT_S, timeout=WAIT_S)
 
     assert time.monotonic() - started_s >= SHORT_S
-    assert taken.result(WAIT_S) == 1
+    assert taking.result(WAIT_S) == 1
 
 
 def test_a_delay_beyond_the_timeout_ends_in_full(threads: ThreadPoolExecutor) -> None:
     handover: HandoverQueue[int] = HandoverQueue()
-    taken = threads.submit(handover.get, True, 4 * SHORT_S)
+    taking = threads.submit(handover.get, True, 4 * SHORT_S)
     takers_wait(handover, 1)
 
     with pytest.raises(queue.Full):
@@ -178,7 +178,7 @@ def test_a_delay_beyond_the_timeout_ends_in_full(threads: ThreadPoolExecutor) ->
     with pytest.raises(queue.Full):
         handover.put_nowait(1, delay=SHORT_S)
 
-    assert isinstance(taken.exception(WAIT_S), queue.Empty)
+    assert isinstance(taking.exception(WAIT_S), queue.Empty)
 
 
 def test_join_waits_for_taken_messages_and_not_for_withdrawn_ones(threads: ThreadPoolExecutor) -> None:
@@ -186,9 +186,9 @@ def test_join_waits_for_taken_messages_and_not_for_withdrawn_ones(threads: Threa
     with pytest.raises(queue.Full):
         handover.put_nowait(1)
     handover.join()
-    done = threads.submit(handover.put, 2)
+    putting = threads.submit(handover.put, 2)
     handover.get()
-    done.result(WAIT_S)
+    putting.result(WAIT_S)
     joined = threads.submit(handover.join)
     until_waiting(handover._tasks._finished)
     assert not joined.done()
@@ -213,7 +213,7 @@ def test_wrong_input_is_refused_and_nothing_is_offered() -> None:
 
 
 def interrupt(thread: threading.Thread) -> None:
-    """`thread` meets a KeyboardInterrupt when it next runs."""
+    """Raises a KeyboardInterrupt in `thread` when it next runs."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
 
 
@@ -281,22 +281,22 @@ def test_among_many_threads_a_message_is_either_taken_or_refused(threads: Thread
         return handed
 
     def take(name: int) -> list[tuple[int, int]]:
-        random, taken = Random(name), []
+        random, messages = Random(name), []
         while not stop.is_set():
             try:
-                taken.append(handover.get(timeout=random.random() / 1000))
+                messages.append(handover.get(timeout=random.random() / 1000))
             except queue.Empty:
                 continue
-        return taken
+        return messages
 
     takers = [threads.submit(take, name) for name in range(4)]
     putters = [threads.submit(put, name) for name in range(4)]
     handed = [message for putter in putters for message in putter.result(WAIT_S)]
     stop.set()
-    taken = [message for taker in takers for message in taker.result(WAIT_S)]
+    messages = [message for taker in takers for message in taker.result(WAIT_S)]
 
     assert handed
-    assert sorted(taken) == sorted(handed)
+    assert sorted(messages) == sorted(handed)
     assert handover.empty()
 
 
@@ -306,13 +306,13 @@ def test_among_many_threads_a_message_is_either_taken_or_refused(threads: Thread
 def test_an_awaited_put_returns_when_a_taker_has_the_message() -> None:
     async def main() -> None:
         handover = warren.aio.handover()
-        done = asyncio.create_task(handover.put(1))
+        putting = asyncio.create_task(handover.put(1))
         await settle()
-        assert (done.done(), handover.qsize(), handover.empty()) == (False, 1, False)
+        assert (putting.done(), handover.qsize(), handover.empty()) == (False, 1, False)
 
         assert await handover.get() == 1
 
-        await done
+        await putting
         assert handover.empty()
 
     run(main())
@@ -432,7 +432,7 @@ def test_a_get_that_is_cancelled_while_it_waits_is_handed_nothing() -> None:
         cancelled = asyncio.create_task(handover.get())
         await settle()
         cancelled.cancel()
-        # The task has not run since, and still stands in the line.
+        # The task has not run since, and is still in the line.
         with pytest.raises(asyncio.QueueFull):
             handover.put_nowait(1)
         await settle()
@@ -441,13 +441,13 @@ def test_a_get_that_is_cancelled_while_it_waits_is_handed_nothing() -> None:
     run(main())
 
 
-def test_a_put_that_was_taken_before_it_was_cancelled_is_done_and_cancelled_at_the_next_await() -> None:
+def test_cancelling_a_put_whose_message_was_taken_takes_effect_at_the_next_await() -> None:
     async def main() -> None:
-        handover, done = warren.aio.handover(), []
+        handover, steps = warren.aio.handover(), []
 
         async def put_two() -> None:
             await handover.put(1)
-            done.append(1)
+            steps.append(1)
             await handover.put(2)
 
         putter = asyncio.create_task(put_two())
@@ -456,7 +456,7 @@ def test_a_put_that_was_taken_before_it_was_cancelled_is_done_and_cancelled_at_t
         putter.cancel()
         await asyncio.wait((putter,), timeout=WAIT_S)
 
-        assert done == [1]
+        assert steps == [1]
         assert putter.cancelled()
         assert handover.empty()
 
@@ -519,7 +519,7 @@ def test_tasks_cannot_offer_with_a_wrong_delay(delay: Any) -> None:
 
 def test_among_many_tasks_a_message_is_either_taken_or_refused() -> None:
     async def main() -> None:
-        handover, handed, taken = warren.aio.handover(), [], []
+        handover, handed, messages = warren.aio.handover(), [], []
 
         async def put(name: int) -> None:
             random = Random(name)
@@ -536,7 +536,7 @@ def test_among_many_tasks_a_message_is_either_taken_or_refused() -> None:
             while True:
                 try:
                     async with asyncio.timeout(random.random() / 500):
-                        taken.append(await handover.get())
+                        messages.append(await handover.get())
                 except TimeoutError:
                     pass
 
@@ -547,8 +547,8 @@ def test_among_many_tasks_a_message_is_either_taken_or_refused() -> None:
             taker.cancel()
         await asyncio.wait(takers)
         while not handover.empty():
-            taken.append(handover.get_nowait())
+            messages.append(handover.get_nowait())
         assert handed
-        assert sorted(taken) == sorted(handed)
+        assert sorted(messages) == sorted(handed)
 
     run(main())

@@ -40,12 +40,12 @@ def threads() -> ThreadPoolExecutor:
 @pytest.mark.parametrize(
     "kind", [warren.memory(), warren.handover(), warren.open_file], ids=["memory", "handover", "file"]
 )
-def test_every_method_of_the_standard_queue_is_there(kind: object, tmp_path: Any) -> None:
-    found = warren.open_file(tmp_path / "jobs.bunny") if kind is warren.open_file else kind
+def test_every_method_of_the_standard_queue_exists(kind: object, tmp_path: Any) -> None:
+    instance = warren.open_file(tmp_path / "jobs.bunny") if kind is warren.open_file else kind
     names = {name for name in dir(queue.Queue) if not name.startswith("_")} - {"shutdown"}
 
     assert names == {"empty", "full", "get", "get_nowait", "join", "put", "put_nowait", "qsize", "task_done"}
-    assert names <= set(dir(found))
+    assert names <= set(dir(instance))
 
 
 def test_the_errors_are_those_of_the_standard_queue() -> None:
@@ -73,10 +73,10 @@ def test_a_message_that_does_not_fit_waits_or_is_refused(threads: ThreadPoolExec
         memory.put(3, timeout=SHORT_S)
     with pytest.raises(queue.Full):
         memory.put(3, False)
-    done = threads.submit(memory.put, 3)
+    putting = threads.submit(memory.put, 3)
     until_waiting(memory._taken, 1)
     assert memory.get() == 1
-    done.result(WAIT_S)
+    putting.result(WAIT_S)
     assert (memory.qsize(), memory.get(), memory.get(), memory.empty()) == (2, 2, 3, True)
 
 
@@ -103,12 +103,12 @@ def test_nothing_is_taken_from_an_empty_queue() -> None:
 
 def test_a_waiting_taker_is_woken(threads: ThreadPoolExecutor) -> None:
     memory: MemoryQueue[int] = MemoryQueue()
-    taken = threads.submit(memory.get, True, WAIT_S)
+    taking = threads.submit(memory.get, True, WAIT_S)
     until_waiting(memory._added, 1)
 
     memory.put(7)
 
-    assert taken.result(WAIT_S) == 7
+    assert taking.result(WAIT_S) == 7
 
 
 def test_join_returns_when_every_message_is_done(threads: ThreadPoolExecutor) -> None:
@@ -218,12 +218,12 @@ def test_a_waiting_taker_is_woken_by_the_due_time(threads: ThreadPoolExecutor) -
 def test_a_taker_that_waits_for_a_late_message_is_woken_by_an_earlier_one(threads: ThreadPoolExecutor) -> None:
     memory: MemoryQueue[int] = MemoryQueue()
     memory.put(1, delay=1000)
-    taken = threads.submit(memory.get, True, WAIT_S)
+    taking = threads.submit(memory.get, True, WAIT_S)
     until_waiting(memory._added, 1)
 
     memory.put(2, delay=SHORT_S)
 
-    assert taken.result(WAIT_S) == 2
+    assert taking.result(WAIT_S) == 2
 
 
 def test_a_taker_that_gives_up_leaves_the_next_due_time_to_another(threads: ThreadPoolExecutor) -> None:
@@ -275,11 +275,11 @@ def test_many_threads_lose_and_repeat_nothing(threads: ThreadPoolExecutor) -> No
             memory.put((name, number), delay=0.001 if number % 7 == 0 else None)
 
     def take() -> list[tuple[int, int]]:
-        taken = []
+        messages = []
         for _ in range(300):
-            taken.append(memory.get(timeout=WAIT_S))
+            messages.append(memory.get(timeout=WAIT_S))
             memory.task_done()
-        return taken
+        return messages
 
     takers = [threads.submit(take) for _ in range(4)]
     putters = [threads.submit(put, name) for name in range(4)]
@@ -287,8 +287,8 @@ def test_many_threads_lose_and_repeat_nothing(threads: ThreadPoolExecutor) -> No
         putter.result(WAIT_S)
     memory.join()
 
-    taken = [message for taker in takers for message in taker.result(WAIT_S)]
-    assert sorted(taken) == [(name, number) for name in range(4) for number in range(300)]
+    messages = [message for taker in takers for message in taker.result(WAIT_S)]
+    assert sorted(messages) == [(name, number) for name in range(4) for number in range(300)]
 
 
 @given(
@@ -296,7 +296,7 @@ def test_many_threads_lose_and_repeat_nothing(threads: ThreadPoolExecutor) -> No
 )
 def test_the_order_is_that_of_a_sorted_list(steps: list[tuple[str, int]]) -> None:
     order: DueOrder[int] = DueOrder()
-    entries, model, taken = [], [], []
+    entries, model, popped = [], [], []
     now_s = 0.0
     for number, (step, value) in enumerate(steps):
         match step:
@@ -309,11 +309,11 @@ def test_the_order_is_that_of_a_sorted_list(steps: list[tuple[str, int]]) -> Non
                 assert entry is (due[0] if due else None)
                 if entry:
                     model.remove(entry)
-                    taken.append(entry)
+                    popped.append(entry)
             case "withdraw" if model:
                 order.withdraw(model.pop(value % len(model)))
-            case "back" if taken:
-                model.append(taken.pop())
+            case "back" if popped:
+                model.append(popped.pop())
                 order.put_back(model[-1])
             case _:
                 now_s += value / 3
@@ -353,23 +353,23 @@ def test_the_order_outlives_the_tidying_up() -> None:
         order.withdraw(entry)
 
     assert len(order._later) < 60, "it was tidied up"
-    left = sorted((entry for entry in entries if entry.is_here), key=lambda entry: entry.due_s)
-    assert [order.take(1000.0) for _ in left] == left
+    remaining = sorted((entry for entry in entries if entry.is_here), key=lambda entry: entry.due_s)
+    assert [order.take(1000.0) for _ in remaining] == remaining
 
 
 def take_all(memory: MemoryQueue[Any]) -> list[Any]:
-    taken = []
+    messages = []
     while True:
         try:
-            taken.append(memory.get_nowait())
+            messages.append(memory.get_nowait())
         except queue.Empty:
-            return taken
+            return messages
 
 
 # --- The asyncio twin ---
 
 
-def test_every_method_of_the_asyncio_queue_is_there() -> None:
+def test_every_method_of_the_asyncio_queue_exists() -> None:
     names = {name for name in dir(asyncio.Queue()) if not name.startswith("_")} - {"shutdown"}
 
     assert names == {

@@ -1,4 +1,4 @@
-"""A queue file: the bytes of BunnyMQ, messages that are due later, optimisation, and when what is durable."""
+"""A queue file: the bytes of BunnyMQ, messages that are due later, optimisation, and durability."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_delay_is_rounded_so_that_no_message_is_due_early(jobs: FileQueue, clo
     assert jobs.pull() == b"delayed"
 
 
-def test_pushed_messages_are_there_when_the_file_is_reopened(path: Path, clock: SimulatedClock) -> None:
+def test_pushed_messages_exist_when_the_file_is_reopened(path: Path, clock: SimulatedClock) -> None:
     with warren.open_file(path, clock=clock) as jobs:
         for number in range(10):
             jobs.push(b"%d" % number)
@@ -101,7 +101,7 @@ def test_a_message_that_is_not_due_is_passed_over_and_keeps_its_place(
 
     assert jobs.pull() == b"b"
     assert jobs.messages() == [b"a", b"c", b"d"]
-    assert (jobs.pull_pointer, path.stat().st_size) == (8, size - 13), "a gap was closed by writing the file anew"
+    assert (jobs.pull_pointer, path.stat().st_size) == (8, size - 13), "a gap was closed by writing the file again"
     assert jobs.pull() == b"d"
     assert (jobs.pull_pointer, jobs.push_pointer) == (8, 8 + 2 * 13), "the last message goes by the push pointer"
     assert jobs.pull() is None
@@ -109,7 +109,7 @@ def test_a_message_that_is_not_due_is_passed_over_and_keeps_its_place(
     assert pull_all(jobs) == [b"a", b"c"]
 
 
-def test_bytes_behind_a_pulled_last_message_are_overwritten(path: Path, jobs: FileQueue, clock: SimulatedClock) -> None:
+def test_bytes_after_a_pulled_last_message_are_overwritten(path: Path, jobs: FileQueue, clock: SimulatedClock) -> None:
     jobs.push(b"late", delay=1)
     jobs.push(b"a longer one")
     jobs.pull()
@@ -118,7 +118,7 @@ def test_bytes_behind_a_pulled_last_message_are_overwritten(path: Path, jobs: Fi
 
     assert jobs.messages() == [b"late", b"short"]
     jobs.optimise()
-    assert path.stat().st_size == jobs.push_pointer, "nothing is behind the push pointer"
+    assert path.stat().st_size == jobs.push_pointer, "nothing follows the push pointer"
 
 
 def test_a_clock_that_is_set_back_loses_nothing(jobs: FileQueue, clock: SimulatedClock) -> None:
@@ -198,16 +198,16 @@ def test_a_new_file_left_by_a_crash_is_no_obstacle(path: Path, jobs: FileQueue) 
 
 
 def test_data_is_synced_before_the_pointers_and_the_pointers_before_the_call_returns(path: Path) -> None:
-    seen: list[bytes] = []
-    disk = WatchedDisk(on_sync=lambda synced: seen.append(path.read_bytes() if path.exists() else b""))
+    contents: list[bytes] = []
+    disk = WatchedDisk(on_sync=lambda synced: contents.append(path.read_bytes() if path.exists() else b""))
     with open_file(path, filesystem=disk, delayed=False) as jobs:
-        seen.clear()
+        contents.clear()
         jobs.push(b"a")
-        assert seen == [struct.pack(">ii", 8, 8) + record(b"a"), struct.pack(">ii", 8, 13) + record(b"a")]
+        assert contents == [struct.pack(">ii", 8, 8) + record(b"a"), struct.pack(">ii", 8, 13) + record(b"a")]
 
-        seen.clear()
+        contents.clear()
         jobs.pull()
-        assert seen == [struct.pack(">ii", 13, 13) + record(b"a")]
+        assert contents == [struct.pack(">ii", 13, 13) + record(b"a")]
 
 
 def test_a_new_file_is_synced_before_it_takes_its_place_and_its_name_afterwards(path: Path) -> None:
@@ -232,7 +232,7 @@ def test_opening_makes_the_visible_messages_durable(path: Path) -> None:
     assert disk.syncs == [NAME, f"{path.parent.name}/"]
 
 
-def test_bytes_behind_the_push_pointer_are_written_over_only_when_the_pointers_are_durable(
+def test_bytes_after_the_push_pointer_are_written_over_only_when_the_pointers_are_durable(
     path: Path, clock: SimulatedClock
 ) -> None:
     disk = WatchedDisk()

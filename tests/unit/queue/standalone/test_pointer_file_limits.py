@@ -1,4 +1,4 @@
-"""A queue file at its limits: pointers that cannot reach, disks that are full, wrong input, and damage."""
+"""A queue file at its limits: pointers that cannot reach, full disks, wrong input, and damage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from warren.storage.format.layout import QUEUE_POINTER_MAX
 
 
 def make_file(path: Path, pull: int, push: int, *records: tuple[int, bytes]) -> None:
-    """A file with holes: nothing but the pointers, and what is given by position."""
+    """Makes a sparse file: only the pointers, and the given bytes by position."""
     with path.open("wb") as file:
         file.write(struct.pack(">ii", pull, push))
         for position, data in records:
@@ -101,13 +101,13 @@ def test_taken_messages_make_room_in_a_file_that_cannot_grow(path: Path) -> None
 def test_a_put_waits_until_another_process_has_made_room(path: Path, threads: ThreadPoolExecutor) -> None:
     nearly_full(path, room=3)
     with quick(path, delayed=False) as jobs:
-        done = threads.submit(jobs.put, b"next", True, WAIT_S)
+        putting = threads.submit(jobs.put, b"next", True, WAIT_S)
         until_waiting(jobs._shared.changed)
-        assert not done.done()
+        assert not putting.done()
         with path.open("r+b") as file:
             file.write(struct.pack(">i", QUEUE_POINTER_MAX - 3))
 
-        done.result(WAIT_S)
+        putting.result(WAIT_S)
 
         assert jobs.messages() == [b"next"]
 
@@ -209,7 +209,7 @@ def three(delayed: bool) -> bytes:
 
 
 @pytest.mark.parametrize("delayed", [True, False])
-def test_a_file_cut_anywhere_opens_up_to_its_last_whole_message_and_goes_on(path: Path, delayed: bool) -> None:
+def test_a_file_cut_anywhere_opens_up_to_its_last_whole_message_and_continues(path: Path, delayed: bool) -> None:
     data = three(delayed)
     ends = [8]
     for body in THREE:
@@ -268,7 +268,7 @@ def test_invalid_pointers_are_an_error(path: Path, pointers: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize(
-    ("length", "reason"), [(-1, "length of -1"), (7, "length of 7"), (-(2**31), "length of"), (100, "behind the push")]
+    ("length", "reason"), [(-1, "length of -1"), (7, "length of 7"), (-(2**31), "length of"), (100, "after the push")]
 )
 def test_an_invalid_length_is_an_error_that_names_the_place(path: Path, length: int, reason: str) -> None:
     records = record(b"good", 0) + struct.pack(">iq", length, 0) + b"bad" + b"x" * 50

@@ -1,4 +1,4 @@
-"""Appending exactly once: whatever became of the first try, each message is there once afterwards."""
+"""Appending exactly once: for any outcome of the first attempt, each message exists once afterwards."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_with_markers_a_message_without_an_id_gets_none(tmp_path: Path) -> None:
     assert [message.id for message in log.read(0)] == [""]
 
 
-def test_in_version_1_a_torn_message_is_written_again_and_the_whole_ones_beside_it_are_not(tmp_path: Path) -> None:
+def test_in_version_1_a_torn_message_is_written_again_and_complete_ones_are_not(tmp_path: Path) -> None:
     log = quick_log(tmp_path, version=1)
     batch = Batch([b"abc", b"bcd", b"cde", b"def"], ["t"] * 4, ids=["1", "2", "3", "4"], corr_offsets=[1, 2, 3, 4])
     log.append(b"abc", id="1", tag="t", corr_offset=1)

@@ -1,4 +1,4 @@
-"""The keeper: calls each duty when it wants to be called, at once when the store is rung, and survives their errors."""
+"""The keeper: calls each duty when it is due, immediately when the store is rung, and survives their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_keeper(path: Path, *, clock: Clock = SYSTEM_CLOCK, threaded: bool = Fals
 
 
 def noted(calls: list[str], name: str, again_s: float) -> Duty:
-    """A duty that notes its name in `calls`."""
+    """Returns a duty that records its name in `calls`."""
 
     def duty() -> float:
         calls.append(name)
@@ -138,7 +138,7 @@ def test_a_failed_duty_is_logged_and_retried(tmp_path: Path, caplog: pytest.LogC
     assert len(caplog.records) == 2
 
 
-def test_the_thread_calls_at_once_when_the_store_is_rung(tmp_path: Path) -> None:
+def test_the_thread_calls_immediately_when_the_store_is_rung(tmp_path: Path) -> None:
     keeper = new_keeper(tmp_path, threaded=True)
     called = threading.Semaphore(0)
 

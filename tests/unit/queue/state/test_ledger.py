@@ -1,4 +1,6 @@
-"""Ledgers: a state that many change, which is the same for all, survives them, and does not grow with its history."""
+"""Ledgers: a state that many processes change, equal for all, which survives them and does not grow
+with its history.
+"""
 
 from __future__ import annotations
 
@@ -18,39 +20,39 @@ from warren.queue.state.ledger import SNAPSHOT, Ledger
 
 
 class Words:
-    """A state for tests: the words that were said, in order."""
+    """A state for tests: words in their order."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.words: list[str] = []
         self.applied = 0
         self.fails_at = ""
 
     def apply(self, kind: str, event: dict[str, Any]) -> None:
         self.applied += 1
         if event["word"] == self.fails_at:
-            self.said.append("half of it")
+            self.words.append("half of it")
             raise KeyboardInterrupt
-        self.said.append(f"{kind} {event['word']}")
+        self.words.append(f"{kind} {event['word']}")
 
     def snapshot(self) -> dict[str, Any]:
-        return {"said": self.said}
+        return {"said": self.words}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self.said = list(snapshot.get("said", ()))
+        self.words = list(snapshot.get("said", ()))
 
 
 class Count(Words):
-    """A state that stays small, however much happens to it."""
+    """A state that stays small for any number of events."""
 
     def snapshot(self) -> dict[str, Any]:
-        return {"said": self.said[-1:]}
+        return {"said": self.words[-1:]}
 
 
 class Verbose(Words):
-    """A state whose snapshot is far larger than what happened."""
+    """A state whose snapshot is far larger than its events."""
 
     def snapshot(self) -> dict[str, Any]:
-        return {"said": self.said, "more": "x" * 200_000}
+        return {"said": self.words, "more": "x" * 200_000}
 
 
 def quick_ledger(path: Path, state: Words | None = None) -> tuple[Ledger, Words]:
@@ -64,9 +66,9 @@ def say(ledger: Ledger, *words: str) -> None:
             ledger.add("say", {"word": word})
 
 
-def heard(ledger: Ledger, state: Words) -> list[str]:
+def read_words(ledger: Ledger, state: Words) -> list[str]:
     ledger.look()
-    return state.said
+    return state.words
 
 
 @pytest.fixture
@@ -83,8 +85,8 @@ def test_every_process_sees_the_same_state(tmp_path: Path) -> None:
     say(two, "b")
     say(one, "c")
 
-    assert heard(one, first) == heard(two, second) == ["say a", "say b", "say c"]
-    assert heard(*quick_ledger(tmp_path)) == ["say a", "say b", "say c"]
+    assert read_words(one, first) == read_words(two, second) == ["say a", "say b", "say c"]
+    assert read_words(*quick_ledger(tmp_path)) == ["say a", "say b", "say c"]
 
 
 def test_within_a_change_the_state_is_up_to_date(tmp_path: Path) -> None:
@@ -92,15 +94,15 @@ def test_within_a_change_the_state_is_up_to_date(tmp_path: Path) -> None:
     say(two, "a")
 
     with one.changing():
-        before = list(first.said)
+        before = list(first.words)
         one.add("say", {"word": "b"})
-        after = list(first.said)
+        after = list(first.words)
 
     assert (before, after) == (["say a"], ["say a", "say b"])
-    assert one.seen == one.log.end == 2
+    assert one.next_number == one.log.end == 2
 
 
-def test_no_other_process_changes_the_state_meanwhile(tmp_path: Path) -> None:
+def test_no_other_process_changes_the_state_during_a_change(tmp_path: Path) -> None:
     (one, _), (two, state) = quick_ledger(tmp_path), quick_ledger(tmp_path)
     with one.changing():
         thread = threading.Thread(target=say, args=(two, "b"))
@@ -108,7 +110,7 @@ def test_no_other_process_changes_the_state_meanwhile(tmp_path: Path) -> None:
         one.add("say", {"word": "a"})
     thread.join(20)
 
-    assert heard(two, state) == ["say a", "say b"]
+    assert read_words(two, state) == ["say a", "say b"]
 
 
 def test_an_error_within_a_change_releases_the_lock(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_an_error_within_a_change_releases_the_lock(tmp_path: Path) -> None:
 
     say(ledger, "b")
 
-    assert heard(ledger, state) == ["say a", "say b"]
+    assert read_words(ledger, state) == ["say a", "say b"]
 
 
 def test_an_interrupted_state_is_rebuilt(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_an_interrupted_state_is_rebuilt(tmp_path: Path) -> None:
         say(ledger, "b")
     state.fails_at = ""
 
-    assert heard(ledger, state) == ["say a", "say b"]
+    assert read_words(ledger, state) == ["say a", "say b"]
 
 
 def test_an_interrupted_replay_starts_again(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_an_interrupted_replay_starts_again(tmp_path: Path) -> None:
         two.look()
     state.fails_at = ""
 
-    assert heard(two, state) == ["say a", "say b", "say c", "say d"]
+    assert read_words(two, state) == ["say a", "say b", "say c", "say d"]
 
 
 def test_an_event_that_has_no_room_did_not_happen() -> None:
@@ -155,9 +157,9 @@ def test_an_event_that_has_no_room_did_not_happen() -> None:
         say(ledger, "b" * 100_000)
     disk.size_max = None
 
-    assert heard(ledger, state) == ["say a"]
+    assert read_words(ledger, state) == ["say a"]
     say(ledger, "c")
-    assert heard(ledger, state) == ["say a", "say c"]
+    assert read_words(ledger, state) == ["say a", "say c"]
 
 
 @pytest.mark.usefixtures("few_events")
@@ -173,7 +175,7 @@ def test_a_snapshot_that_has_no_room_waits() -> None:
     say(ledger, "g")
 
     assert [message.number for message in ledger.log.read(0, tag=SNAPSHOT)] == [7]
-    assert heard(ledger, state) == [f"say {word}" for word in "abcdefg"]
+    assert read_words(ledger, state) == [f"say {word}" for word in "abcdefg"]
 
 
 @pytest.mark.usefixtures("few_events")
@@ -184,7 +186,7 @@ def test_a_snapshot_replaces_the_events_before_it(tmp_path: Path) -> None:
 
     late, state = quick_ledger(tmp_path)
 
-    assert heard(late, state) == [f"say {word}" for word in words]
+    assert read_words(late, state) == [f"say {word}" for word in words]
     assert state.applied == 3
     assert [message.number for message in ledger.log.read(0, tag=SNAPSHOT)] == [5, 11]
 
@@ -196,7 +198,7 @@ def test_a_process_that_follows_the_ledger_needs_no_snapshot(tmp_path: Path) -> 
         say(one, str(number))
         two.look()
 
-    assert state.said == [f"say {number}" for number in range(20)]
+    assert state.words == [f"say {number}" for number in range(20)]
     assert state.applied == 20
 
 
@@ -210,7 +212,7 @@ def test_events_before_a_snapshot_are_retired(tmp_path: Path, monkeypatch: pytes
     say(ledger, *(str(number) for number in range(500)))
 
     assert ledger.log.end - ledger.log.first < 100
-    assert heard(follower, state)[-1] == "say 499"
+    assert read_words(follower, state)[-1] == "say 499"
 
 
 def test_a_large_state_is_not_written_with_every_few_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +224,7 @@ def test_a_large_state_is_not_written_with_every_few_events(tmp_path: Path, monk
     say(ledger, *"efghijklmnop" * 10)
 
     assert len(ledger.log.read(0, tag=SNAPSHOT)) == 1
-    assert len(heard(ledger, state)) == 125
+    assert len(read_words(ledger, state)) == 125
 
 
 def test_a_snapshot_is_on_disk_before_events_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +250,9 @@ def test_events_survive_a_kill_and_after_a_sync_a_power_cut() -> None:
 
     for survivor, least in ((disk.after_process_kill(), 2), *((disk.after_power_cut(seed), 1) for seed in range(20))):
         state = Words()
-        assert ["say a", "say b"][:least] == heard(Ledger("/ledger", state, survivor, SimulatedClock()), state)[:least]
+        assert ["say a", "say b"][:least] == read_words(Ledger("/ledger", state, survivor, SimulatedClock()), state)[
+            :least
+        ]
 
 
 def test_a_child_takes_the_lock_for_itself(tmp_path: Path) -> None:
@@ -256,5 +260,5 @@ def test_a_child_takes_the_lock_for_itself(tmp_path: Path) -> None:
     ledger.after_fork()
     say(ledger, "a")
 
-    assert heard(ledger, state) == ["say a"]
+    assert read_words(ledger, state) == ["say a"]
     ledger.close()

@@ -35,14 +35,14 @@ def test_every_row_goes_to_the_partition_of_its_key_with_all_of_its_columns() ->
         )
 
 
-@pytest.mark.parametrize("given", [{"keys": None}, {}])
-def test_a_batch_without_keys_or_with_a_named_partition_is_not_split(given: dict[str, Any]) -> None:
-    whole = batch()._replace(**given)
+@pytest.mark.parametrize("fields", [{"keys": None}, {}])
+def test_a_batch_without_keys_or_with_a_named_partition_is_not_split(fields: dict[str, Any]) -> None:
+    whole = batch()._replace(**fields)
 
     ((partition, rows, part),) = split_by_partition(whole, 4, 3, by_key=False)
 
     assert (partition, list(rows), part) == (3, list(range(len(KEYS))), whole)
-    assert (not given) or split_by_partition(whole, 4, 3) == [(3, range(len(KEYS)), whole)]
+    assert (not fields) or split_by_partition(whole, 4, 3) == [(3, range(len(KEYS)), whole)]
 
 
 @pytest.mark.parametrize("wrong", [{"keys": ["a"] * 6}, {"keys": [b"a"]}, {"tags": ["one"]}])

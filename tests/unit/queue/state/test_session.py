@@ -1,4 +1,4 @@
-"""Sessions: a store that is open somewhere is known to be, and one whose process died is known not to be."""
+"""Sessions: an open store is known to be open, and one whose process died is known not to be."""
 
 from __future__ import annotations
 

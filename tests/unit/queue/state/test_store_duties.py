@@ -1,4 +1,4 @@
-"""Flag, extension, verify, inspect, and leaving a log as the next one likes it."""
+"""Flag, extension, verify, inspect, and a clean close."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.errors import BadInput, CorruptRecord, LogClosed, TooLarge
 from warren.storage import Log
 
 NOW_US = START_NS // 1000
-EXTENSION_MAX = {1: 960 - 28, 2: 960 - 32}
+EXTENSION_MAX = {1: 952 - 28, 2: 952 - 32}
 PAIR_SIZES = 3
 
 
@@ -92,7 +92,7 @@ def test_flag_and_extension_survive_a_growing_index(tmp_path: Path, version: int
         assert (log.flag, log.extension) == (77, {"topic": "orders"})
 
 
-def test_an_extension_fills_the_header_up_to_the_state(tmp_path: Path, version: int) -> None:
+def test_an_extension_fills_the_header_up_to_the_word_visible(tmp_path: Path, version: int) -> None:
     size_max = EXTENSION_MAX[version]
     fits = {"k": "v" * (size_max - PAIR_SIZES - 1)}
     with quick_log(tmp_path, version=version) as log:
@@ -211,12 +211,12 @@ def test_verify_counts_the_checked_messages(tmp_path: Path, version: int) -> Non
             log.append(bytes(500))
         log.append_many([b"a", b"b"])
 
-        found = log.verify()
+        verified = log.verify()
 
         blocks = log.inspect().blocks
-        assert (found.messages, found.blocks) == (22, len(blocks))
-        assert found.records == (22 if version == 1 else 21)
-        assert found.bytes == sum(block.end_offset - block.base_offset for block in blocks)
+        assert (verified.messages, verified.blocks) == (22, len(blocks))
+        assert verified.records == (22 if version == 1 else 21)
+        assert verified.bytes == sum(block.end_offset - block.base_offset for block in blocks)
 
 
 def test_verify_reports_its_progress(tmp_path: Path, version: int) -> None:
@@ -309,7 +309,7 @@ def test_closing_twice_does_no_harm(tmp_path: Path, version: int) -> None:
         assert (reopened.end, reopened.recovery) == (1, None)
 
 
-def test_closing_a_log_that_was_only_looked_at_writes_nothing(tmp_path: Path, version: int) -> None:
+def test_closing_a_log_that_was_only_read_writes_nothing(tmp_path: Path, version: int) -> None:
     with quick_log(tmp_path, version=version) as log:
         log.append(b"one")
     disk = WatchedDisk()

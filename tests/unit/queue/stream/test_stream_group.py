@@ -1,4 +1,4 @@
-"""Stream groups: who owns what, what is given, and what a commit is worth."""
+"""Stream groups: who owns what, which messages are returned, and what a commit guarantees."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 class Processes:
-    """Stores of one directory, each of which stands for a process; looks are due whenever time passes."""
+    """Stores of one directory, each of which stands for a process; checks are due whenever time passes."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.clock = path, SimulatedClock()
@@ -61,13 +61,13 @@ class Processes:
         return store.topic("orders")
 
     def join(self, topic: Topic | None = None, **options: Any) -> StreamGroup:
-        """A member of "billing" in a process, or in a new one; it sorts behind those that joined before."""
+        """A member of "billing" in a process, or in a new one; it sorts after those that joined before."""
         self.clock.pass_ns(1000)
         member: StreamGroup = (topic or self.start()).group("billing", **options)
         return member
 
     def keep(self, member: StreamGroup) -> None:
-        """The keeper of the member's process does what is due."""
+        """The keeper of the member's process does its due work."""
         for store in self.stores:
             if store is member.topic.store:
                 store.keep()
@@ -81,7 +81,7 @@ class Processes:
         self.clock.pass_ns(SECOND)
 
     def settle(self, *members: StreamGroup) -> None:
-        """All members look until everybody has what it should have."""
+        """All members check until each has its share."""
         for member in members * 2:
             self.pass_time()
             member.commit()
@@ -122,15 +122,15 @@ def every(partitions: Sequence[int], numbers: Sequence[int] = range(10)) -> list
 
 
 def test_bounded_reads_continue_after_the_scanned_messages(processes: Processes, topic: Topic) -> None:
-    member, found, looks = processes.join(topic, tag="us.*"), list[Message](), 0
+    member, all_messages, looks = processes.join(topic, tag="us.*"), list[Message](), 0
     is_more = True
 
     while is_more:
         room = ScanRoom(1)
         messages = member.read_within(100, 1 << 20, room)
-        found, looks, is_more = found + messages, looks + 1, bool(messages) or room.is_used_up
+        all_messages, looks, is_more = all_messages + messages, looks + 1, bool(messages) or room.is_used_up
 
-    assert sorted(places(found)) == every(range(4), range(1, 10, 2))
+    assert sorted(places(all_messages)) == every(range(4), range(1, 10, 2))
     assert looks > 40
     assert member.positions() == dict.fromkeys(range(4), 10)
 
@@ -139,12 +139,12 @@ def test_a_partition_in_which_much_is_left_out_gives_others_their_turn(processes
     topic.put_many([b"x"] * 100, partition=0, tag="us.ny")
     topic.put(b"wanted", partition=3, tag="cn")
     member = processes.join(topic, tag="cn")
-    found: list[Message] = []
+    messages: list[Message] = []
 
     for _ in range(4 * 11):
-        found += member.read_within(100, 1 << 20, ScanRoom(1))
+        messages += member.read_within(100, 1 << 20, ScanRoom(1))
 
-    assert places(found) == [(3, 10)]
+    assert places(messages) == [(3, 10)]
 
 
 # --- Sharing out ---
@@ -211,7 +211,7 @@ def test_the_partitions_of_a_member_that_leaves_go_to_the_others(topic: Topic, p
     assert places(read) == every([0], range(3))
     assert staying.partitions == [0, 1, 2, 3]
     assert staying.members() == [staying.id]
-    # What was read and not committed comes again, what was committed does not.
+    # Messages that were read and not committed come again, committed ones do not.
     assert sorted(places(staying.read())) == every([0], range(3, 10)) + every([1, 2, 3])
 
 
@@ -244,7 +244,7 @@ def test_a_live_member_that_was_thought_dead_keeps_its_partitions(topic: Topic, 
     assert other.read() == []
 
 
-def test_finished_transactions_of_the_dead_are_looked_at_before_their_partitions_are_read(
+def test_finished_transactions_of_dead_members_are_checked_before_their_partitions_are_read(
     topic: Topic, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = topic.group("billing")
@@ -262,7 +262,7 @@ def test_finished_transactions_of_the_dead_are_looked_at_before_their_partitions
     processes.kill(topic)
     next_owner = other.group("billing")
 
-    # Taken before, so that a member that dies in between is not missed; read from after.
+    # Taken before, so that the death of a member in between is noticed; read from after.
     assert owned_by_then == [[0, 1, 2, 3]]
     assert next_owner.position(0) == 7
     assert (0, 6) not in places(next_owner.read())
@@ -478,21 +478,21 @@ def test_filtered_messages_do_not_hold_a_partition_back(topic: Topic, processes:
     assert second.partitions == [2, 3]
 
 
-def test_a_message_that_is_put_while_waiting_is_given(tmp_path: Path) -> None:
+def test_a_message_that_is_put_during_a_wait_is_returned(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("orders", partitions=3)
-        group, nobody = topic.group("billing", tag="eu"), topic.group("billing")
+        group, unmatched = topic.group("billing", tag="eu"), topic.group("billing")
         until(lambda: group.commit() == {} and group.partitions == [0, 1])
-        got: list[Message] = []
-        reading = threading.Thread(target=lambda: got.extend(group.read(wait=WAIT_S)))
+        messages: list[Message] = []
+        reading = threading.Thread(target=lambda: messages.extend(group.read(wait=WAIT_S)))
         reading.start()
 
         topic.put(b"no", partition=1, tag="us")
         topic.put(b"yes", partition=1, tag="eu")
         reading.join(WAIT_S)
 
-        assert places(got) == [(1, 1)]
-        assert nobody.read(wait=0.01) == []
+        assert places(messages) == [(1, 1)]
+        assert unmatched.read(wait=0.01) == []
 
 
 def test_a_waiting_member_gets_a_released_partition(tmp_path: Path) -> None:
@@ -500,14 +500,14 @@ def test_a_waiting_member_gets_a_released_partition(tmp_path: Path) -> None:
         topic = store.topic("orders")
         first, second = topic.group("billing"), topic.group("billing")
         topic.put(b"a")
-        got: list[Message] = []
-        reading = threading.Thread(target=lambda: got.extend(second.read(wait=WAIT_S)))
+        messages: list[Message] = []
+        reading = threading.Thread(target=lambda: messages.extend(second.read(wait=WAIT_S)))
         reading.start()
 
         first.close()
         reading.join(WAIT_S)
 
-        assert places(got) == [(0, 0)]
+        assert places(messages) == [(0, 0)]
 
 
 def test_waiting_ends_after_its_time(tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_waiting_ends_after_its_time(tmp_path: Path) -> None:
         assert 0.05 <= store.clock.steady_s() - start_s < WAIT_S
 
 
-def test_a_reader_behind_retention_gets_an_error_and_can_seek(tmp_path: Path) -> None:
+def test_a_reader_that_retention_overtook_gets_an_error_and_can_seek(tmp_path: Path) -> None:
     with quick_store(tmp_path, clock=SimulatedClock()) as store:
         topic = store.topic("orders", partitions=2, block_size=4096)
         group = topic.group("billing")
@@ -532,7 +532,8 @@ def test_a_reader_behind_retention_gets_an_error_and_can_seek(tmp_path: Path) ->
         first = topic.partition(0).retire(before=10)
         assert first > 1
 
-        # First what there is, then the error, then the others again, and the error again until the caller seeks.
+        # First the existing messages, then the error, then the others again, and the error again until the caller
+        # seeks.
         assert places(group.read(limit=30)) == every([1], range(20))
         topic.put(b"more", partition=1)
         with pytest.raises(FellBehind) as caught:
@@ -575,14 +576,14 @@ def test_a_bad_wait_is_refused(topic: Topic, wait: Any) -> None:
 
 def test_iterating_yields_messages_and_commits_them(topic: Topic) -> None:
     group = topic.group("billing")
-    got = []
+    received = []
     for message in group:
-        got.append(message)
-        if len(got) == 13:
+        received.append(message)
+        if len(received) == 13:
             break
     group.commit()
 
-    assert places(got) == every([0]) + every([1], range(3))
+    assert places(received) == every([0]) + every([1], range(3))
     assert group.positions() == {0: 10, 1: 3, 2: 0, 3: 0}
     assert places(group.read(limit=8)) == every([2], range(8))
 
@@ -597,33 +598,33 @@ def test_messages_that_an_ended_iteration_did_not_yield_are_read_next(topic: Top
     assert places(group.read()) == every([1, 2, 3], range(0, 10, 2)) + every([0], range(2, 10, 2))
 
 
-def test_seeking_while_iterating_takes_effect_at_once(topic: Topic) -> None:
+def test_seeking_while_iterating_takes_effect_immediately(topic: Topic) -> None:
     group = topic.group("billing")
-    got = []
+    pairs = []
     for message in group:
-        got.append((message.partition, message.number))
-        if got == [(0, 0), (0, 1)]:
+        pairs.append((message.partition, message.number))
+        if pairs == [(0, 0), (0, 1)]:
             group.seek(8, 0)
-        if len(got) == 33:
+        if len(pairs) == 33:
             break
 
-    assert got[2:32] == every([1, 2, 3])
-    assert got[32] == (0, 8)
+    assert pairs[2:32] == every([1, 2, 3])
+    assert pairs[32] == (0, 8)
 
 
-def test_a_partition_that_goes_while_iterating_is_not_given_on(topic: Topic, processes: Processes) -> None:
+def test_a_partition_that_is_given_up_during_iteration_yields_no_more(topic: Topic, processes: Processes) -> None:
     group = topic.group("billing")
     messages = iter(group)
-    got = [next(messages) for _ in range(23)]
+    received = [next(messages) for _ in range(23)]
     other = processes.join()
 
     topic.put(b"more", partition=0)
     processes.pass_time()
-    got.append(next(messages))
+    received.append(next(messages))
 
-    # Partition 2 went, with the three messages of it that were not committed.
+    # Partition 2 was given up, with its three uncommitted messages.
     assert group.partitions == [0, 1]
-    assert places(got[20:]) == [*every([2], range(3)), (0, 10)]
+    assert places(received[20:]) == [*every([2], range(3)), (0, 10)]
     processes.pass_time()
     assert sorted(places(other.read())) == every([2, 3])
 
@@ -632,12 +633,12 @@ def test_iterating_waits_for_more_and_ends_when_the_member_is_closed(tmp_path: P
     with quick_store(tmp_path) as store:
         topic = store.topic("orders")
         group = topic.group("billing")
-        got: list[Message] = []
+        received: list[Message] = []
         came = threading.Event()
 
         def follow() -> None:
             for message in group:
-                got.append(message)
+                received.append(message)
                 came.set()
 
         following = threading.Thread(target=follow)
@@ -649,7 +650,7 @@ def test_iterating_waits_for_more_and_ends_when_the_member_is_closed(tmp_path: P
         following.join(WAIT_S)
 
         assert not following.is_alive()
-        assert places(got) == [(0, 0)]
+        assert places(received) == [(0, 0)]
 
 
 # --- Committing and going elsewhere ---
@@ -667,13 +668,13 @@ def test_a_commit_returns_the_committed_positions(topic: Topic) -> None:
     assert group.lag() == {0: 0, 1: 6, 2: 10, 3: 10}
 
 
-def test_given_positions_are_committed_and_reading_goes_on(topic: Topic) -> None:
+def test_named_positions_are_committed_and_reading_continues(topic: Topic) -> None:
     group = topic.group("billing")
     group.read(limit=14)
 
     assert group.commit({0: 4, 2: 5}) == {0: 4, 2: 5}
 
-    # Committed less than was read: the rest is still to be committed. Committed more: it is not read any more.
+    # If less was committed than read, the rest is still to be committed. If more was committed, it is not read again.
     assert group.read_positions() == {0: 10, 1: 4}
     assert group.lag() == {0: 6, 1: 10, 2: 5, 3: 10}
     assert places(group.read(limit=5)) == every([2], range(5, 10))
@@ -714,7 +715,7 @@ def test_bad_positions_are_refused_and_nothing_is_committed(
         (START_NS / SECOND + 99, 10),
     ],
 )
-def test_a_seek_applies_at_once_and_for_the_next_owner(
+def test_a_seek_applies_immediately_and_for_the_next_owner(
     topic: Topic, processes: Processes, to: Any, number: int
 ) -> None:
     group = topic.group("billing")
@@ -801,7 +802,7 @@ def test_a_commit_is_as_durable_as_the_topic(tmp_path: Path) -> None:
             assert disk.syncs == expected
 
 
-def test_a_group_goes_on_when_the_settings_of_its_topic_change(topic: Topic) -> None:
+def test_a_group_continues_when_the_settings_of_its_topic_change(topic: Topic) -> None:
     group = topic.group("billing")
     group.read(limit=1)
     group.commit()
@@ -847,7 +848,7 @@ def test_positions_of_a_transaction_need_no_owner(topic: Topic, processes: Proce
     assert other.lag()[2] == 5
 
 
-# --- Where a new group begins ---
+# --- The start of a new group ---
 
 
 @pytest.mark.parametrize(
@@ -868,7 +869,7 @@ def test_a_new_group_begins_at_the_requested_start(topic: Topic, processes: Proc
 
     assert first.positions() == dict.fromkeys(range(4), number)
     assert len(first.read()) == 4 * (10 - number) + 1
-    # Only a new one: a group that is there goes on from where it stands.
+    # Only a new group: an existing group continues at its position.
     first.commit()
     first.close()
     assert topic.group("billing", start="start").lag() == dict.fromkeys(range(4), 0)
@@ -876,7 +877,7 @@ def test_a_new_group_begins_at_the_requested_start(topic: Topic, processes: Proc
 
 def test_a_group_that_had_not_begun_everywhere_begins_at_its_start(topic: Topic, processes: Processes) -> None:
     topic.group("billing", start="end").close()
-    # As a crash leaves it: the readers are made from the last partition down to the first.
+    # As a crash leaves it: the readers are created from the last partition down to the first.
     for partition in (0, 1):
         topic.partition(partition).remove_reader("billing")
     topic.put(b"later", partition=3)
@@ -951,7 +952,7 @@ def test_closing_the_store_closes_its_members(topic: Topic, processes: Processes
     assert processes.start().group("billing").partitions == [0, 1, 2, 3]
 
 
-def test_a_deleted_group_is_gone_for_all_its_members(topic: Topic, processes: Processes) -> None:
+def test_a_deleted_group_no_longer_exists_for_all_its_members(topic: Topic, processes: Processes) -> None:
     here, there = processes.join(topic), processes.join()
     processes.settle(here, there)
     here.read(limit=5)
@@ -975,7 +976,7 @@ def test_a_deleted_group_is_gone_for_all_its_members(topic: Topic, processes: Pr
 
 def test_a_member_does_not_bring_back_a_group_that_is_being_deleted(topic: Topic) -> None:
     member = topic.group("billing")
-    # As a deletion leaves it that comes between two steps of a look.
+    # As a deletion leaves it that comes between two steps of a check.
     for log in topic.logs:
         log.remove_reader("billing")
     Path(member._directory, "group.json").unlink()
@@ -1011,7 +1012,7 @@ def test_a_recreated_group_has_nothing_of_the_old_one(topic: Topic, processes: P
         old.read()
     assert new.members() == [new.id]
     assert new.positions() == dict.fromkeys(range(4), 0)
-    # Also where the old reader is still mapped.
+    # Also if the old reader is still mapped.
     again = there.group("billing")
     processes.settle(new, again)
     assert again.positions() == dict.fromkeys(range(4), 0)

@@ -1,4 +1,4 @@
-"""Archives: a manifest makes files part of an archive, all or none, over kills and beside other runs."""
+"""Archives: a manifest makes files part of an archive, all or none, despite kills and concurrent runs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def files_below(path: Path) -> list[str]:
     return sorted(str(file.relative_to(path)) for file in path.rglob("*.parquet"))
 
 
-def ends_of(found: Manifest) -> dict[str, int]:
-    return {topic: end for (topic, _), end in found.ends().items()}
+def ends_of(committed: Manifest) -> dict[str, int]:
+    return {topic: end for (topic, _), end in committed.ends().items()}
 
 
 def killed(run: ArchiveRun) -> None:
-    """The process of the run is gone: its lock is free, and nothing was put in order."""
+    """The process of the run has died: its lock is free, and nothing was tidied."""
     assert run._lock is not None
     run._lock.close()
 
@@ -100,19 +100,19 @@ def test_concurrent_runs_archive_each_message_once(tmp_path: Path) -> None:
     assert ends_of(load_manifest(str(tmp_path))) == {"a": 5, "b": 5, "c": 5}
 
 
-def test_a_manifest_of_the_same_number_is_not_taken_the_place_of(
+def test_a_manifest_is_not_replaced_by_another_of_the_same_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit_files(str(tmp_path), [file_of("a", 0, 5)])
     stale = [load_manifest(str(tmp_path))]
     commit_files(str(tmp_path), [file_of("b", 0, 5)])
-    # A run that the lock does not keep out has seen the manifest before last.
+    # A run that the lock does not exclude has read the manifest before last.
     monkeypatch.setattr(manifest, "load_manifest", lambda archive: stale.pop() if stale else load_manifest(archive))
 
-    found = commit_files(str(tmp_path), [file_of("c", 0, 5)])
+    committed = commit_files(str(tmp_path), [file_of("c", 0, 5)])
 
-    assert found.number == 3
-    assert ends_of(found) == {"a": 5, "b": 5, "c": 5}
+    assert committed.number == 3
+    assert ends_of(committed) == {"a": 5, "b": 5, "c": 5}
 
 
 def test_old_manifests_are_removed(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_manifest_with_a_changed_line_is_an_error(tmp_path: Path) -> None:
     path = Path(paths.manifest_file(str(tmp_path), 1))
     path.write_text(path.read_text().replace('"end": 5', '"end": 6'))
 
-    with pytest.raises(ArchiveDamaged, match="not those that were written"):
+    with pytest.raises(ArchiveDamaged, match="its lines were changed"):
         load_manifest(str(tmp_path))
 
 
@@ -157,12 +157,12 @@ def test_files_that_a_killed_run_staged_are_ignored_and_removed_by_the_next_run(
         staged_files(tmp_path / "s", run, ["orders"])
         killed(run)
 
-        seen = load_manifest(str(tmp_path / "a")).files
-        left = files_below(tmp_path / "a")
+        listed = load_manifest(str(tmp_path / "a")).files
+        names = files_below(tmp_path / "a")
         archived(tmp_path / "s", tmp_path / "a", "orders")
 
-    assert list(seen) == []
-    assert [name.startswith("_staging/") for name in left] == [True]
+    assert list(listed) == []
+    assert [name.startswith("_staging/") for name in names] == [True]
     assert files_below(tmp_path / "a") == [file.path for file in load_manifest(str(tmp_path / "a")).files]
     assert os.listdir(tmp_path / "a" / "_staging") == []
 
@@ -175,10 +175,10 @@ def test_a_commit_of_a_killed_run_is_read_and_completed_by_the_next_run(tmp_path
         commit_files(run.archive, files)
         killed(run)
 
-        found = [located(run.archive, file) for file in files]
+        locations = [located(run.archive, file) for file in files]
         archived(tmp_path / "s", tmp_path / "a", "orders")
 
-    assert found == [os.path.join(run.archive, file.staged) for file in files]
+    assert locations == [os.path.join(run.archive, file.staged) for file in files]
     assert files_below(tmp_path / "a") == [file.path for file in files]
     assert ends_of(load_manifest(run.archive)) == {"orders": 10}
 
@@ -202,8 +202,8 @@ def test_a_run_that_fails_after_its_commit_loses_nothing(
         with pytest.raises(OSError, match="no room"), ArchiveRun(str(tmp_path / "a")) as run:
             run.commit(staged_files(tmp_path / "s", run, ["orders"]))
 
-    found = load_manifest(str(tmp_path / "a"))
-    assert [os.path.exists(located(str(tmp_path / "a"), file)) for file in found.files] == [True]
+    committed = load_manifest(str(tmp_path / "a"))
+    assert [os.path.exists(located(str(tmp_path / "a"), file)) for file in committed.files] == [True]
 
 
 def test_staged_files_of_a_live_run_are_not_removed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Archives: verification finds each kind of damage, and only what is verified is retired."""
+"""Archives: verification finds each kind of damage, and only verified messages are retired."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path_of(archive: Path, index: int = 0) -> Path:
 
 
 def recorded(archive: Path, files: list[ArchivedFile]) -> None:
-    """Put a manifest of these files in the place of the one there is, whatever they are."""
+    """Replaces the manifest by one of these files, valid or not."""
     import warren.spark.archive.manifest as module
 
     for number in range(1, load_manifest(str(archive)).number + 1):
@@ -48,10 +48,10 @@ def test_an_archive_that_is_whole_is_good(tmp_path: Path) -> None:
         filled(store)
         archived(tmp_path / "s", tmp_path / "a", "orders")
 
-        found = verified(tmp_path / "s", tmp_path / "a")
+        report = verified(tmp_path / "s", tmp_path / "a")
 
-    assert found.is_good
-    assert [(part.messages, part.compared, part.verified_end) for part in found.partitions] == [(200, 200, 200)]
+    assert report.is_good
+    assert [(part.messages, part.compared, part.verified_end) for part in report.partitions] == [(200, 200, 200)]
 
 
 def test_retired_messages_are_checked_by_the_manifest_alone(tmp_path: Path) -> None:
@@ -60,12 +60,12 @@ def test_retired_messages_are_checked_by_the_manifest_alone(tmp_path: Path) -> N
         archived(tmp_path / "s", tmp_path / "a", "orders")
         first = store.topic("orders").partition(0).retire(before=100)
 
-        found = verified(tmp_path / "s", tmp_path / "a")
+        report = verified(tmp_path / "s", tmp_path / "a")
         alone = verified(None, tmp_path / "a")
 
     assert 0 < first <= 100
-    assert found.is_good
-    assert found.partitions[0].compared == 200 - first
+    assert report.is_good
+    assert report.partitions[0].compared == 200 - first
     assert (alone.is_good, alone.partitions[0].compared) == (True, 0)
 
 
@@ -75,10 +75,10 @@ def test_a_missing_file_is_found(tmp_path: Path) -> None:
         archived(tmp_path / "s", tmp_path / "a", "orders")
         path_of(tmp_path / "a").unlink()
 
-        found = verified(tmp_path / "s", tmp_path / "a")
+        report = verified(tmp_path / "s", tmp_path / "a")
 
-    assert reasons(found) == ["the file is missing"]
-    assert found.partitions[0].verified_end == 0
+    assert reasons(report) == ["the file is missing"]
+    assert report.partitions[0].verified_end == 0
 
 
 def test_any_changed_byte_is_found(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_file_with_other_messages_is_found_even_if_the_manifest_was_made_for_i
         recorded(tmp_path / "a", [dataclasses.replace(manifest.files[0], size=size, crc=crc)])
         too_few = reasons(verified(tmp_path / "s", tmp_path / "a"))
 
-    assert by_manifest == ["value: not what the manifest has"]
+    assert by_manifest == ["value: different from the manifest"]
     assert too_few == ["the file has the messages 0 to 149, not 0 to 199"]
 
 
-def test_a_log_that_says_otherwise_is_found(tmp_path: Path) -> None:
+def test_a_difference_from_the_log_is_found(tmp_path: Path) -> None:
     with quick_store(tmp_path / "s") as store, quick_store(tmp_path / "t") as other:
         filled(store)
         manifest = archived(tmp_path / "s", tmp_path / "a", "orders")
@@ -132,9 +132,9 @@ def test_a_log_that_says_otherwise_is_found(tmp_path: Path) -> None:
         other_id = FileCatalog(str(tmp_path / "t")).topic_id("orders")
         recorded(tmp_path / "a", [dataclasses.replace(file, topic_id=other_id) for file in manifest.files])
 
-        found = reasons(verified(tmp_path / "t", tmp_path / "a"))
+        differences = reasons(verified(tmp_path / "t", tmp_path / "a"))
 
-    assert found == ["timestamp, value, tag: not what the log has"]
+    assert differences == ["timestamp, value, tag: different from the log"]
 
 
 def test_a_gap_and_an_overlap_are_found(tmp_path: Path) -> None:
@@ -149,9 +149,11 @@ def test_a_gap_and_an_overlap_are_found(tmp_path: Path) -> None:
         recorded(tmp_path / "a", [first, dataclasses.replace(second, first=15), third])
         overlap = verified(tmp_path / "s", tmp_path / "a")
 
-    assert [(found.first, found.end, found.reason) for found in gap.findings] == [(20, 40, "missing between two files")]
+    assert [(finding.first, finding.end, finding.reason) for finding in gap.findings] == [
+        (20, 40, "missing between two files")
+    ]
     assert gap.partitions[0].verified_end == 20
-    assert (15, 20, "in two files") in [(found.first, found.end, found.reason) for found in overlap.findings]
+    assert (15, 20, "in two files") in [(finding.first, finding.end, finding.reason) for finding in overlap.findings]
     assert overlap.partitions[0].verified_end == 20
 
 
@@ -162,10 +164,10 @@ def test_messages_in_neither_are_found(tmp_path: Path) -> None:
         filled(store)
         first = store.topic("orders").partition(0).retire(before=200)
 
-        found = verified(tmp_path / "s", tmp_path / "a")
+        report = verified(tmp_path / "s", tmp_path / "a")
 
-    assert [(finding.first, finding.end) for finding in found.findings] == [(20, first)]
-    assert "neither" in reasons(found)[0]
+    assert [(finding.first, finding.end) for finding in report.findings] == [(20, first)]
+    assert "neither" in reasons(report)[0]
 
 
 # --- Retiring ---
@@ -180,11 +182,11 @@ def test_only_verified_messages_are_retired(tmp_path: Path) -> None:
         filled(store)
         path_of(tmp_path / "a", 1).unlink()
 
-        (done,) = retire(str(tmp_path / "s"), verified(tmp_path / "s", tmp_path / "a"))
+        (retired,) = retire(str(tmp_path / "s"), verified(tmp_path / "s", tmp_path / "a"))
 
-        assert (done.verified_end, done.was_first, done.held_by) == (200, 0, "")
-        assert 0 < done.first <= 200
-        assert store.topic("orders").partition(0).first == done.first
+        assert (retired.verified_end, retired.was_first, retired.held_by) == (200, 0, "")
+        assert 0 < retired.first <= 200
+        assert store.topic("orders").partition(0).first == retired.first
 
 
 def test_messages_that_a_group_still_needs_are_kept(tmp_path: Path) -> None:
@@ -194,10 +196,10 @@ def test_messages_that_a_group_still_needs_are_kept(tmp_path: Path) -> None:
             billing.commit({0: 50})
             archived(tmp_path / "s", tmp_path / "a", "orders")
 
-            (done,) = retire(str(tmp_path / "s"), verified(tmp_path / "s", tmp_path / "a"))
+            (retired,) = retire(str(tmp_path / "s"), verified(tmp_path / "s", tmp_path / "a"))
 
-    assert done.held_by == "billing"
-    assert 0 < done.first <= 50
+    assert retired.held_by == "billing"
+    assert 0 < retired.first <= 50
 
 
 def test_young_messages_are_kept_on_request(tmp_path: Path) -> None:
@@ -208,9 +210,9 @@ def test_young_messages_are_kept_on_request(tmp_path: Path) -> None:
         filled(store)
         archived(tmp_path / "s", tmp_path / "a", "orders")
 
-        (done,) = retire(str(tmp_path / "s"), verified(tmp_path / "s", tmp_path / "a"), keep_s=1_800.0, clock=clock)
+        (retired,) = retire(str(tmp_path / "s"), verified(tmp_path / "s", tmp_path / "a"), keep_s=1_800.0, clock=clock)
 
-    assert 0 < done.first <= 200
+    assert 0 < retired.first <= 200
 
 
 @pytest.mark.parametrize("settings", [{"retention_age_s": 1.0}, {"retention_bytes": 1}, {"retention_consumed": True}])
@@ -231,15 +233,15 @@ def test_retention_goes_no_further_than_the_verified_archive(tmp_path: Path, set
         assert topic.partition(0).first <= 200
 
 
-def test_a_topic_made_in_the_place_of_the_archived_one_keeps_everything(tmp_path: Path) -> None:
+def test_nothing_is_retired_of_a_topic_that_replaced_the_archived_one(tmp_path: Path) -> None:
     with quick_store(tmp_path / "s") as store:
         filled(store)
         archived(tmp_path / "s", tmp_path / "a", "orders")
-        found = verified(tmp_path / "s", tmp_path / "a")
+        report = verified(tmp_path / "s", tmp_path / "a")
         store.delete_topic("orders")
         filled(store)
 
-        done = retire(str(tmp_path / "s"), found)
+        retired = retire(str(tmp_path / "s"), report)
 
-        assert done == []
+        assert retired == []
         assert store.topic("orders").partition(0).first == 0

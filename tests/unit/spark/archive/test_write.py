@@ -1,4 +1,4 @@
-"""Archives: each message once, by topic and day, in files of a bounded size, the same as in the log."""
+"""Archives: each message once, by topic and day, in files of a bounded size, equal to the log."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_the_archive_has_the_messages_of_the_log(tmp_path: Path) -> None:
 
         archived(tmp_path / "s", tmp_path / "a", "orders")
 
-        found = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
-        assert found is not None
-        assert read_back(found, 0, 10_000) == rows_of(messages)
-        assert read_back(found, 7, 60) == rows_of(messages[7:60])
-        assert read_back(found, 0, 10_000, "eu.#") == rows_of([m for m in messages if m.tag.startswith("eu.")])
+        part = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
+        assert part is not None
+        assert read_back(part, 0, 10_000) == rows_of(messages)
+        assert read_back(part, 7, 60) == rows_of(messages[7:60])
+        assert read_back(part, 0, 10_000, "eu.#") == rows_of([m for m in messages if m.tag.startswith("eu.")])
 
 
 def test_a_log_of_version_1_is_archived_as_well(tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ def test_a_log_of_version_1_is_archived_as_well(tmp_path: Path) -> None:
 
         archived(tmp_path / "s", tmp_path / "a", "orders")
 
-        found = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
-        assert found is not None
-        assert read_back(found, 0, 10) == rows_of(messages)
+        part = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
+        assert part is not None
+        assert read_back(part, 0, 10) == rows_of(messages)
         assert verified(tmp_path / "s", tmp_path / "a").is_good
 
 
@@ -104,7 +104,7 @@ def test_a_run_continues_after_the_last_one_in_each_partition(tmp_path: Path) ->
         assert second.number == 2
 
 
-def test_every_day_has_files_of_its_own(tmp_path: Path) -> None:
+def test_every_day_has_its_own_files(tmp_path: Path) -> None:
     clock = SimulatedClock(wall_ns=1_773_000_000 * 10**9)
     with quick_store(tmp_path / "s", clock=clock) as store:
         topic = store.topic("orders")
@@ -154,9 +154,9 @@ def test_times_are_found_in_archive_and_log_as_in_one(tmp_path: Path) -> None:
             topic.put(b"y")
             clock.pass_ns(DAY_NS // 4)
         log = topic.partition(0)
-        found = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
-        assert found is not None
-        both = ArchiveAndLog(found, log, "orders", 0)
+        part = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
+        assert part is not None
+        both = ArchiveAndLog(part, log, "orders", 0)
 
         times = [message.timestamp + shift for message in log.read(0) for shift in (-1, 0, 1)]
 
@@ -169,7 +169,7 @@ def test_messages_that_were_retired_too_early_are_a_gap(tmp_path: Path) -> None:
         topic = store.topic("orders", block_size=4096)
         topic.put_many([b"x" * 100] * 10)
         archived(tmp_path / "s", tmp_path / "a", "orders")
-        found = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
+        part = Archive(str(tmp_path / "a")).partition("orders", FileCatalog(str(tmp_path / "s")).topic_id("orders"), 0)
         for _ in range(10):
             topic.put_many([b"x" * 100] * 20)
         first = topic.partition(0).retire(before=100)
@@ -177,9 +177,9 @@ def test_messages_that_were_retired_too_early_are_a_gap(tmp_path: Path) -> None:
         with pytest.raises(ArchiveGap, match=f"messages 10 to {first - 1} of partition 0"):
             archived(tmp_path / "s", tmp_path / "a", "orders")
 
-        assert found is not None
+        assert part is not None
         with pytest.raises(ArchiveGap, match="retired before they were archived"):
-            ArchiveAndLog(found, topic.partition(0), "orders", 0)
+            ArchiveAndLog(part, topic.partition(0), "orders", 0)
 
 
 def test_a_topic_made_in_the_place_of_another_is_not_added_to_its_archive(tmp_path: Path) -> None:
@@ -235,15 +235,15 @@ def test_a_checksum_distinguishes_null_from_empty_and_different_values(column: s
         "byte_offset": [0, 0],
         "headers": [None] * 2,
     }
-    found = []
+    checksums = []
     for values in messages:
         checksum = ContentChecksum()
         rows = pa.table(plain | {column: values}, schema=shaped_schema())
         checksum.add(rows.to_batches()[0])
-        found.append(checksum.columns())
+        checksums.append(checksum.columns())
 
-    assert found[0][column] != found[1][column]
-    assert {name for name in found[0] if found[0][name] != found[1][name]} == {column}
+    assert checksums[0][column] != checksums[1][column]
+    assert {name for name in checksums[0] if checksums[0][name] != checksums[1][name]} == {column}
 
 
 def shaped_schema() -> pa.Schema:
@@ -256,12 +256,12 @@ def test_large_pieces_are_cut_and_small_ones_put_together() -> None:
     large = DayRange("a", "id", 0, "2026-03-08", 0, 1_000_000, 400 << 20)
     small = [DayRange("b", "id", number, "2026-03-08", 0, 10, 1_000) for number in range(50)]
 
-    found = tasks([large, *small], 2)
+    planned = tasks([large, *small], 2)
 
-    assert len(found) == 2
-    parts = sorted(day_range for task in found for day_range in task if day_range.topic == "a")
+    assert len(planned) == 2
+    parts = sorted(day_range for task in planned for day_range in task if day_range.topic == "a")
     assert [(part.first, part.end) for part in parts] == [(0, 500_000), (500_000, 1_000_000)]
-    assert sum(day_range.topic == "b" for task in found for day_range in task) == 50
+    assert sum(day_range.topic == "b" for task in planned for day_range in task) == 50
 
 
 def test_a_task_says_how_far_it_has_come(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_unreadable_numbers_are_left_out_and_the_archive_is_whole(tmp_path: Path
             topic.put_many([b"good"] * 4)
 
         archived(tmp_path / "s", tmp_path / "a", "orders")
-        found = verified(tmp_path / "s", tmp_path / "a")
+        report = verified(tmp_path / "s", tmp_path / "a")
         topic.partition(0).append_packed([pack_kafka(broken_batch(5))])
         topic.put(b"last")
         archived(tmp_path / "s", tmp_path / "a", "orders")
@@ -297,5 +297,5 @@ def test_unreadable_numbers_are_left_out_and_the_archive_is_whole(tmp_path: Path
         )
         assert partition is not None
         assert [row[0] for row in read_back(partition, 0, 100)] == [m.number for m in topic.partition(0).read(0)]
-    assert [(part.findings, part.first, part.verified_end) for part in found.partitions] == [([], 0, 17)]
+    assert [(part.findings, part.first, part.verified_end) for part in report.partitions] == [([], 0, 17)]
     assert [(part.findings, part.first, part.verified_end) for part in later.partitions] == [([], 0, 23)]

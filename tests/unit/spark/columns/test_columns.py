@@ -1,4 +1,4 @@
-"""What a query sees of messages: columns named as Kafka's, those that it asks for, and null for what is not there."""
+"""The columns of a query: named as Kafka's, only the requested ones, and null for missing values."""
 
 from __future__ import annotations
 
@@ -88,9 +88,7 @@ def test_record_batches_have_exactly_the_schema_that_spark_compares_them_with(st
         ("OFFSET long", {"OFFSET": 1}),
     ],
 )
-def test_a_query_gets_the_columns_it_asks_for_in_its_order(
-    store: Store, schema: str, expected: dict[str, object]
-) -> None:
+def test_a_query_gets_the_columns_it_names_in_its_order(store: Store, schema: str, expected: dict[str, object]) -> None:
     filled(store)
 
     rows = read_rows(store.path, schema, topics="orders")
@@ -107,7 +105,7 @@ def test_absent_fields_are_null_by_default(store: Store, schema: str) -> None:
     assert list(read_rows(store.path, schema, topics="orders")[0].values()) == [None]
 
 
-def test_columns_that_are_never_null_can_be_asked_for_so(store: Store) -> None:
+def test_columns_that_are_never_null_can_be_requested_as_such(store: Store) -> None:
     filled(store)
     schema = StructType([StructField("offset", LongType(), nullable=False)])
 
@@ -117,7 +115,7 @@ def test_columns_that_are_never_null_can_be_asked_for_so(store: Store) -> None:
     assert batches_of(reader)[0].schema == to_arrow_schema(schema, timezone="UTC")
 
 
-def test_only_the_columns_asked_for_are_scanned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_requested_columns_are_scanned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(store)
     scanned: list[object] = []
     scan = Log.scan
@@ -151,7 +149,7 @@ def test_a_nullable_column_cannot_be_requested_as_not_null(store: Store) -> None
     filled(store)
     made = source(store.path, topics="orders")
 
-    with pytest.raises(BadColumn, match="leave out NOT NULL"):
+    with pytest.raises(BadColumn, match="omit NOT NULL"):
         made.reader(StructType([StructField("corr_offset", LongType(), nullable=False)]))
 
     made.reader(StructType([StructField("offset", LongType(), nullable=False)]))
@@ -160,7 +158,7 @@ def test_a_nullable_column_cannot_be_requested_as_not_null(store: Store) -> None
 def test_a_value_that_is_not_text_is_reported_with_its_number(store: Store) -> None:
     store.topic("orders").partition(0).append_many([b"a", b"b", b"\xff"])
 
-    with pytest.raises(MalformedValue, match=r"message 2 of partition 0 of topic 'orders'.*not UTF-8; ask for it as"):
+    with pytest.raises(MalformedValue, match=r"message 2 of partition 0 of topic 'orders'.*not UTF-8; request it as"):
         read_rows(store.path, "value string", topics="orders")
 
 
@@ -171,10 +169,16 @@ def test_small_batches_are_joined_and_large_ones_cut() -> None:
     small = [batch(start, 1000) for start in range(0, 25_000, 1000)]
     large = batch(25_000, SPARK_BATCH_ROWS_MAX + 10)
 
-    found = list(regrouped([*small, large]))
+    batches = list(regrouped([*small, large]))
 
-    assert [len(each) for each in found] == [SPARK_BATCH_ROWS_MIN, SPARK_BATCH_ROWS_MIN, 5000, SPARK_BATCH_ROWS_MAX, 10]
-    assert [value for each in found for value in each.column(0).to_pylist()] == list(
+    assert [len(each) for each in batches] == [
+        SPARK_BATCH_ROWS_MIN,
+        SPARK_BATCH_ROWS_MIN,
+        5000,
+        SPARK_BATCH_ROWS_MAX,
+        10,
+    ]
+    assert [value for each in batches for value in each.column(0).to_pylist()] == list(
         range(25_010 + SPARK_BATCH_ROWS_MAX)
     )
 

@@ -1,4 +1,4 @@
-"""Statistics: what the tasks count, added up, is what counting one by one gives."""
+"""Statistics: the counts of the tasks, added up, equal counting one by one."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted_one_by_one(messages: list[Message], window_us: int) -> dict[int, tuple[int, int, Counter[str]]]:
-    found: dict[int, tuple[int, int, Counter[str]]] = {}
+    windows: dict[int, tuple[int, int, Counter[str]]] = {}
     for message in messages:
         start = message.timestamp // window_us * window_us
-        count, size, tags = found.get(start, (0, 0, Counter()))
-        found[start] = (count + 1, size + len(message.body), tags + Counter([message.tag]))
-    return found
+        count, size, tags = windows.get(start, (0, 0, Counter()))
+        windows[start] = (count + 1, size + len(message.body), tags + Counter([message.tag]))
+    return windows
 
 
 def made(tmp_path: Path, *, archive: bool = False) -> tuple[Selection, list[Message]]:
@@ -68,36 +68,36 @@ def made(tmp_path: Path, *, archive: bool = False) -> tuple[Selection, list[Mess
 def test_messages_bytes_and_tags_are_those_of_each_window(tmp_path: Path, archive: bool) -> None:
     selection, messages = made(tmp_path, archive=archive)
 
-    found = stats(None, selection, window_us=7_000_000)  # type: ignore[arg-type]
+    statistics = stats(None, selection, window_us=7_000_000)  # type: ignore[arg-type]
 
     expected = counted_one_by_one(messages, 7_000_000)
-    assert {each.start_us: (each.messages, each.size, each.tags) for each in found.windows} == expected
-    assert found.totals() == {"orders": len(messages)}
+    assert {each.start_us: (each.messages, each.size, each.tags) for each in statistics.windows} == expected
+    assert statistics.totals() == {"orders": len(messages)}
 
 
 @pytest.mark.parametrize("archive", [False, True])
 def test_the_times_between_messages_are_those_within_a_partition(tmp_path: Path, archive: bool) -> None:
     selection, messages = made(tmp_path, archive=archive)
 
-    (found,) = stats(None, selection, window_us=10**15).windows  # type: ignore[arg-type]
+    (window,) = stats(None, selection, window_us=10**15).windows  # type: ignore[arg-type]
 
     gaps = sorted(
         later.timestamp - earlier.timestamp
         for earlier, later in itertools.pairwise(messages)
         if earlier.partition == later.partition
     )
-    assert found.gaps["max"] * 1e6 == pytest.approx(gaps[-1], rel=0.011)
-    assert found.gaps["p90"] * 1e6 == pytest.approx(gaps[int(0.9 * (len(gaps) - 1))], rel=0.02, abs=1)
+    assert window.gaps["max"] * 1e6 == pytest.approx(gaps[-1], rel=0.011)
+    assert window.gaps["p90"] * 1e6 == pytest.approx(gaps[int(0.9 * (len(gaps) - 1))], rel=0.02, abs=1)
 
 
 @pytest.mark.parametrize("where", ["header:at", "json:created"])
 def test_the_latency_is_the_time_since_the_message_says_it_was_made(tmp_path: Path, where: str) -> None:
     selection, _ = made(tmp_path)
 
-    found = stats(None, selection, window_us=10**15, latency=where).windows[0]  # type: ignore[arg-type]
+    window = stats(None, selection, window_us=10**15, latency=where).windows[0]  # type: ignore[arg-type]
 
-    assert found.latencies["p50"] == pytest.approx(0.25, rel=0.011)
-    assert found.latencies["max"] == pytest.approx(0.25, rel=0.011)
+    assert window.latencies["p50"] == pytest.approx(0.25, rel=0.011)
+    assert window.latencies["max"] == pytest.approx(0.25, rel=0.011)
 
 
 def test_only_selected_messages_are_counted(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_only_selected_messages_are_counted(tmp_path: Path) -> None:
     middle = messages[len(messages) // 4].timestamp
     chosen = Selection(store=selection.store, topics=["orders"], since_us=middle, tag="eu.#")
 
-    found = stats(None, chosen)  # type: ignore[arg-type]
+    statistics = stats(None, chosen)  # type: ignore[arg-type]
 
-    assert found.totals() == {"orders": sum(m.timestamp >= middle and m.tag == "eu.de" for m in messages)}
-    assert 1 < len(found.windows) <= 24
+    assert statistics.totals() == {"orders": sum(m.timestamp >= middle and m.tag == "eu.de" for m in messages)}
+    assert 1 < len(statistics.windows) <= 24
 
 
 def test_windows_that_would_be_too_many_are_refused(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_times_are_parsed_in_their_usual_formats(written: str, time_us: int) -> 
     one = pa.record_batch({"headers": pa.array([[("at", written.encode())]], kind)})
     beside = pa.record_batch({"headers": pa.array([[("at", written.encode())], [], [("at", b"x\xff")]], kind)})
 
-    found = [TimeSource("header", "at").times_us(rows)[0] for rows in (one, beside)]
+    times = [TimeSource("header", "at").times_us(rows)[0] for rows in (one, beside)]
 
-    assert found == [pytest.approx(time_us, abs=200)] * 2
+    assert times == [pytest.approx(time_us, abs=200)] * 2
 
 
 def test_a_field_of_json_may_be_text_or_a_number_and_missing_or_broken() -> None:
@@ -170,16 +170,16 @@ def test_a_field_of_json_may_be_text_or_a_number_and_missing_or_broken() -> None
         b"7",
     ]
 
-    found = TimeSource("json", "at").times_us(pa.record_batch({"body": pa.array(bodies, pa.binary())}))
+    times = TimeSource("json", "at").times_us(pa.record_batch({"body": pa.array(bodies, pa.binary())}))
 
-    assert found.tolist() == [1_700_000_000_000_000] * 2 + [1_700_000_000_250_000] + [UNKNOWN] * 3
+    assert times.tolist() == [1_700_000_000_000_000] * 2 + [1_700_000_000_250_000] + [UNKNOWN] * 3
 
 
 def test_statistics_are_written_as_parquet(tmp_path: Path) -> None:
     selection, _ = made(tmp_path)
-    found = stats(None, selection, latency="header:at")  # type: ignore[arg-type]
+    statistics = stats(None, selection, latency="header:at")  # type: ignore[arg-type]
 
-    found.save_parquet(str(tmp_path / "stats.parquet"))
+    statistics.save_parquet(str(tmp_path / "stats.parquet"))
 
     table = pq.read_table(tmp_path / "stats.parquet")
-    assert table.column("messages").to_pylist() == [window.messages for window in found.windows]
+    assert table.column("messages").to_pylist() == [window.messages for window in statistics.windows]

@@ -8,6 +8,8 @@ import pytest
 
 from warren.errors import BadPipeline
 from warren.spark.pipelines.definition import IN_PYTHON, PIPELINE_FILE_SIZE_MAX, PIPELINE_STEPS_MAX, Definition
+from warren.spark.pipelines.location import location_of
+from warren.spark.store_access.through_broker import BrokerAccess
 
 REVENUE = """
 [pipeline]
@@ -47,29 +49,29 @@ def test_a_file_becomes_a_pipeline_definition(tmp_path: Path) -> None:
     file = tmp_path / "revenue.toml"
     file.write_text(REVENUE)
 
-    found = Definition.read(file)
+    definition = Definition.read(file)
 
-    assert (found.name, found.pipeline.trigger, found.group) == ("revenue", "continuous", "revenue")
-    assert (found.source.topics, found.source.tag, found.source.format) == (("orders",), "eu.#", "json")
-    assert found.source.schema == "id long, country string, amount double"
-    assert found.steps[0].sql is not None
-    assert found.steps[0].sql.startswith("select window(")
-    assert found.steps[0].watermark == ("timestamp", "30 seconds")
-    assert (found.sink.topic, found.sink.format) == ("revenue", "json")
-    assert (found.file, found.directory) == (str(file), str(tmp_path))
+    assert (definition.name, definition.pipeline.trigger, definition.group) == ("revenue", "continuous", "revenue")
+    assert (definition.source.topics, definition.source.tag, definition.source.format) == (("orders",), "eu.#", "json")
+    assert definition.source.schema == "id long, country string, amount double"
+    assert definition.steps[0].sql is not None
+    assert definition.steps[0].sql.startswith("select window(")
+    assert definition.steps[0].watermark == ("timestamp", "30 seconds")
+    assert (definition.sink.topic, definition.sink.format) == ("revenue", "json")
+    assert (definition.file, definition.directory) == (str(file), str(tmp_path))
 
 
 def test_missing_keys_have_defaults() -> None:
-    found = defined()
+    definition = defined()
 
-    assert (found.pipeline.trigger, found.source.format, found.source.starting) == (
+    assert (definition.pipeline.trigger, definition.source.format, definition.source.starting) == (
         "available-now",
         "binary",
         "earliest",
     )
-    assert (found.source.fail_on_data_loss, found.source.headers, found.steps) == (True, False, ())
-    assert (found.pipeline.checkpoint, found.dead_letter, found.sink.mode) == (None, None, None)
-    assert found.group == "p"
+    assert (definition.source.fail_on_data_loss, definition.source.headers, definition.steps) == (True, False, ())
+    assert (definition.pipeline.checkpoint, definition.dead_letter, definition.sink.mode) == (None, None, None)
+    assert definition.group == "p"
 
 
 def test_an_empty_group_is_no_group() -> None:
@@ -78,24 +80,24 @@ def test_an_empty_group_is_no_group() -> None:
 
 
 def test_a_path_is_relative_to_the_file_unless_it_names_a_file_system() -> None:
-    found = Definition.of(SMALLEST, directory="/etc/pipelines")
+    definition = Definition.of(SMALLEST, directory="/etc/pipelines")
 
-    assert found.located("out/rows") == "/etc/pipelines/out/rows"
-    assert found.located("../rows") == "/etc/rows"
-    assert found.located("/rows") == "/rows"
-    assert found.located("s3://bucket/rows") == "s3://bucket/rows"
+    assert definition.located("out/rows") == "/etc/pipelines/out/rows"
+    assert definition.located("../rows") == "/etc/rows"
+    assert definition.located("/rows") == "/rows"
+    assert definition.located("s3://bucket/rows") == "s3://bucket/rows"
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("start", "expected"),
     [
         ("latest", "latest"),
         ("-10 minutes", "-10 minutes"),
         ({"orders": {"0": 41, "1": -1}}, '{"orders": {"0": 41, "1": -1}}'),
     ],
 )
-def test_a_start_is_a_word_a_time_or_numbers(given: object, taken: str) -> None:
-    assert defined(source={"topics": ["a"], "starting": given}).source.starting == taken
+def test_a_start_is_a_word_a_time_or_numbers(start: object, expected: str) -> None:
+    assert defined(source={"topics": ["a"], "starting": start}).source.starting == expected
 
 
 def test_a_start_may_be_a_time_of_toml(tmp_path: Path) -> None:
@@ -119,8 +121,8 @@ def test_a_start_may_be_a_time_of_toml(tmp_path: Path) -> None:
         ({"pipeline": {"name": "a/b"}}, "pipeline.name: pipeline name 'a/b'"),
         ({"pipeline": {"name": "p", "trigger": "now"}}, 'pipeline.trigger: expected "available-now", '),
         ({"pipeline": {"name": "p", "store": ""}}, "pipeline.store: expected text that is not empty, not ''"),
-        ({"source": {}}, "source: give either topics or topics_pattern"),
-        ({"source": {"topics": ["a"], "topics_pattern": "b"}}, "source: give either topics or topics_pattern"),
+        ({"source": {}}, "source: set either topics or topics_pattern"),
+        ({"source": {"topics": ["a"], "topics_pattern": "b"}}, "source: set either topics or topics_pattern"),
         ({"source": {"topics": []}}, 'source.topics: expected topics, such as ["orders"], not []'),
         ({"source": {"topics_pattern": "("}}, "source.topics_pattern: '(' is not a regular expression"),
         ({"source": {"topics": ["a"], "tag": "a.#.b"}}, "source.tag: tag filter 'a.#.b'"),
@@ -141,15 +143,18 @@ def test_a_start_may_be_a_time_of_toml(tmp_path: Path) -> None:
             {"source": {"topics": ["a"], "starting": {"a": {"x": 1}}}},
             "source.starting: expected a number for each partition",
         ),
-        ({"source": {"topics": ["a"], "starting": {"a": {"0": -3}}}}, "source.starting: expected numbers from 0 on"),
+        (
+            {"source": {"topics": ["a"], "starting": {"a": {"0": -3}}}},
+            "source.starting: expected numbers of at least 0",
+        ),
         ({"source": {"topics": ["b"]}, "sink": TOPIC}, "sink.topic: 'b' is also read"),
-        ({"step": [{}]}, "step 1: give exactly one of sql, dedupe, python, dead_letter"),
-        ({"step": [{"sql": "x", "python": "a:b"}]}, "step 1: give exactly one of"),
+        ({"step": [{}]}, "step 1: set exactly one of sql, dedupe, python, dead_letter"),
+        ({"step": [{"sql": "x", "python": "a:b"}]}, "step 1: set exactly one of"),
         ({"step": [{"sql": "x", "name": "input"}]}, "step 1.name: expected a name for a view other than input"),
         ({"step": [{"sql": "x", "watermark": "timestamp"}]}, "step 1.watermark: expected a column and a delay"),
         ({"step": [{"sql": "x", "within": "1 day"}]}, "step 1.within: needs dedupe"),
-        ({"step": [{"dedupe": ["id"]}]}, "step 1.dedupe: give either within or watermark"),
-        ({"step": [{"dedupe": ["id"], "within": "1 day", "watermark": "t 1 day"}]}, "step 1.dedupe: give either"),
+        ({"step": [{"dedupe": ["id"]}]}, "step 1.dedupe: set either within or watermark"),
+        ({"step": [{"dedupe": ["id"], "within": "1 day", "watermark": "t 1 day"}]}, "step 1.dedupe: set either"),
         ({"step": [{"dedupe": ["id"], "within": "soon"}]}, 'step 1.within: expected a time such as "10 seconds"'),
         ({"step": [{"dedupe": [], "within": "1 day"}]}, 'step 1.dedupe: expected columns, such as ["id"], not []'),
         ({"step": [{"dedupe": ["a b"], "within": "1 day"}]}, "step 1.dedupe: expected the name of a column, not 'a b'"),
@@ -165,9 +170,9 @@ def test_a_start_may_be_a_time_of_toml(tmp_path: Path) -> None:
         ),
         ({"source": TEXTS, "step": [{"dead_letter": "a"}]}, "step 1: dead_letter: 'a' is also read or written"),
         ({"source": TEXTS, "step": [{"dead_letter": "b"}], "sink": TOPIC}, "dead_letter: 'b' is also read or written"),
-        ({"sink": {}}, "sink: give exactly one of topic, parquet, table, console"),
-        ({"sink": {**TOPIC, "console": True}}, "sink: give exactly one of"),
-        ({"sink": {"topic": "b"}}, 'sink.format: is missing: give "json", "text" or "binary"'),
+        ({"sink": {}}, "sink: set exactly one of topic, parquet, table, console"),
+        ({"sink": {**TOPIC, "console": True}}, "sink: set exactly one of"),
+        ({"sink": {"topic": "b"}}, 'sink.format: is missing: set "json", "text" or "binary"'),
         ({"sink": {"console": True, "key": "k"}}, "sink.key: is for topics, but this sink is console"),
         (
             {"sink": {**TOPIC, "partition_by": ["k"]}},
@@ -212,3 +217,12 @@ def test_a_file_that_is_not_a_definition_is_refused(tmp_path: Path, content: byt
 def test_a_definition_does_not_change() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         defined().sink.console = False  # type: ignore[misc]
+
+
+def test_a_pipeline_names_some_brokers_of_a_cluster_and_a_rack() -> None:
+    pipeline = {"name": "p", "servers": "a:9092,b:9092", "rack": "b"}
+
+    access = location_of(defined(pipeline=pipeline)).access()
+
+    assert access == BrokerAccess(servers="a:9092,b:9092", rack="b")
+    assert "pipeline.rack" in complaint(pipeline={"name": "p", "rack": "b"})

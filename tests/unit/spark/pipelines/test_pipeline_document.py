@@ -12,7 +12,7 @@ from warren.spark.pipelines.definition import SECTIONS, Definition
 DOCUMENT = (ROOT / "docs/pipelines.md").read_text()
 
 
-def shown(default: Any) -> str:
+def default_cell(default: Any) -> str:
     return "" if default in (None, "", ()) else str(default).lower() if isinstance(default, bool) else str(default)
 
 
@@ -20,8 +20,10 @@ def shown(default: Any) -> str:
 def test_the_table_of_keys_is_that_of_the_code(section: str) -> None:
     documented = rows(DOCUMENT, f"Keys of {section}", "key", "default", "meaning")
     # A cell that begins or ends with code loses its quotes when it is read.
-    known = [[each.name, shown(each.default), each.description.strip(" `")] for each in SECTIONS[section].values()]
-    assert documented == known
+    expected = [
+        [each.name, default_cell(each.default), each.description.strip(" `")] for each in SECTIONS[section].values()
+    ]
+    assert documented == expected
 
 
 @pytest.mark.parametrize("example", fenced(DOCUMENT, "toml"))

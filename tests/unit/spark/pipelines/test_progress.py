@@ -29,10 +29,10 @@ def offset(number: int | None, partition: str = "0") -> Any:
 
 
 def test_progress_sums_the_rows_of_batches() -> None:
-    found = Progress().after(progress_event(0, 100, 100, 150)).after(progress_event(1, 50, 150, 150))
+    progress = Progress().after(progress_event(0, 100, 100, 150)).after(progress_event(1, 50, 150, 150))
 
-    assert (found.batch, found.messages, found.messages_per_s, found.behind) == (1, 150, 50.0, 0)
-    assert (found.batch_s, found.time) == (1.5, "2026-03-01T12:00:01.000Z")
+    assert (progress.batch, progress.messages, progress.messages_per_s, progress.behind) == (1, 150, 50.0, 0)
+    assert (progress.batch_s, progress.time) == (1.5, "2026-03-01T12:00:01.000Z")
 
 
 def test_unread_messages_are_counted_in_every_partition() -> None:
@@ -49,7 +49,7 @@ def test_a_source_without_a_latest_offset_leaves_the_lag_unknown(latest: object)
 
 
 class Pipeline:
-    """Stands for one that runs: it ends after `batches`, or when it is stopped."""
+    """Stands for a running pipeline: it ends after `batches`, or when it is stopped."""
 
     def __init__(self, batches: int, on_wait: Callable[[int], None] = lambda wait: None) -> None:
         self.waits, self.batches, self.on_wait = 0, batches, on_wait
@@ -81,11 +81,11 @@ class Heard:
 
 
 def test_a_pipeline_is_attended_until_it_ends() -> None:
-    heard = Heard()
+    reporter = Heard()
 
-    assert attend(Pipeline(2), heard)
+    assert attend(Pipeline(2), reporter)
 
-    assert heard.words == [1, 2, 3]
+    assert reporter.words == [1, 2, 3]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -94,13 +94,13 @@ def test_a_signal_stops_a_pipeline_and_nothing_else(number: int) -> None:
         if wait == 1:
             os.kill(os.getpid(), number)
 
-    pipeline, heard = Pipeline(9, strike), Heard()
+    pipeline, reporter = Pipeline(9, strike), Heard()
     handler = signal.getsignal(number)
 
-    is_done = attend(pipeline, heard)
+    is_done = attend(pipeline, reporter)
 
     assert (is_done, pipeline.is_stopped, pipeline.is_hurried) == (False, True, False)
-    assert heard.words == [1, 2, "stopping", 2]
+    assert reporter.words == [1, 2, "stopping", 2]
     assert signal.getsignal(number) == handler
 
 

@@ -1,4 +1,4 @@
-"""A batch read: which messages it gives, by options and by filters, and what it says when it cannot."""
+"""A batch read: its messages, by options and by filters, and its errors."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def numbers(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(row["topic"], row["partition"], row["offset"]) for row in rows]
 
 
-def places(topic: str, partition: int, *found: int) -> list[tuple[str, int, int]]:
-    return [(topic, partition, number) for number in found]
+def places(topic: str, partition: int, *offsets: int) -> list[tuple[str, int, int]]:
+    return [(topic, partition, number) for number in offsets]
 
 
 # --- Which topics ---
@@ -108,7 +108,7 @@ def test_a_topic_without_messages_is_empty(store: Store) -> None:
 
 
 def test_a_path_that_is_not_a_store_is_reported_with_the_host(tmp_path: Path) -> None:
-    with pytest.raises(NotAStore, match=r"on the host .* it does not exist; on a cluster the path must lie on storage"):
+    with pytest.raises(NotAStore, match=r"on the host .* it does not exist; on a cluster the path must be on storage"):
         read_rows(tmp_path / "nothing", topics="orders")
 
 
@@ -232,7 +232,7 @@ def test_a_topic_deleted_between_planning_and_reading_is_an_error(
     if is_replaced:
         fill(store, clock, "orders")
 
-    with pytest.raises(TopicLost, match="made again" if is_replaced else "deleted while"):
+    with pytest.raises(TopicLost, match="created again" if is_replaced else "deleted while"):
         list(reader.read(task))
 
 
@@ -261,7 +261,7 @@ def test_spark_takes_the_reader_with_push_down_off_and_on(store: Store, clock: S
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filters", "expected"),
     [
         ([EqualTo(("offset",), 4)], [4]),
         ([GreaterThan(("offset",), 4), LessThanOrEqual(("offset",), 6)], [5, 6]),
@@ -278,15 +278,15 @@ def test_spark_takes_the_reader_with_push_down_off_and_on(store: Store, clock: S
     ],
 )
 def test_filters_that_leave_nothing_to_spark(
-    store: Store, clock: SimulatedClock, filters: list[Filter], found: list[int]
+    store: Store, clock: SimulatedClock, filters: list[Filter], expected: list[int]
 ) -> None:
     fill(store, clock, "orders", partitions=1)
     reader = batch_reader(store.path, NUMBERS + ", tag string", topics="orders")
 
-    left = list(reader.pushFilters(filters))
+    unhandled = list(reader.pushFilters(filters))
 
-    assert left == []
-    assert [row["offset"] for row in rows_of(reader)] == found
+    assert unhandled == []
+    assert [row["offset"] for row in rows_of(reader)] == expected
 
 
 @pytest.mark.parametrize(
@@ -314,15 +314,15 @@ def test_filters_that_spark_must_apply_again(
     fill(store, clock, "orders", partitions=1)
     reader = batch_reader(store.path, topics="orders")
 
-    left = list(reader.pushFilters(filters))
+    unhandled = list(reader.pushFilters(filters))
 
-    assert left == filters
+    assert unhandled == filters
     assert [row["offset"] for row in rows_of(reader)] == list(read)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
-    ("make", "found"),
+    ("make", "expected"),
     [
         (GreaterThanOrEqual, [5, 6, 7, 8, 9]),
         (GreaterThan, [6, 7, 8, 9]),
@@ -332,7 +332,7 @@ def test_filters_that_spark_must_apply_again(
     ],
 )
 def test_a_filter_of_time_is_exact_to_the_microsecond(
-    store: Store, clock: SimulatedClock, version: int, make: Any, found: list[int]
+    store: Store, clock: SimulatedClock, version: int, make: Any, expected: list[int]
 ) -> None:
     fill(store, clock, "orders", partitions=1, version=version)
     rows = read_rows(store.path, topics="orders")
@@ -341,7 +341,7 @@ def test_a_filter_of_time_is_exact_to_the_microsecond(
 
     assert list(reader.pushFilters([make(("timestamp",), at)])) == []
 
-    assert [row["offset"] for row in rows_of(reader)] == found
+    assert [row["offset"] for row in rows_of(reader)] == expected
     nothing = batch_reader(store.path, topics="orders")
     assert rows_of(nothing, [EqualTo(("timestamp",), at + timedelta(microseconds=1))]) == []
 
@@ -349,14 +349,14 @@ def test_a_filter_of_time_is_exact_to_the_microsecond(
 def test_filters_narrow_the_selection_of_options_and_never_widen_it(store: Store, clock: SimulatedClock) -> None:
     fill(store, clock, "orders", partitions=1)
 
-    def found(filters: list[Filter], **options: str) -> list[int]:
+    def matches(filters: list[Filter], **options: str) -> list[int]:
         reader = batch_reader(store.path, NUMBERS + ", tag string", topics="orders", **options)
         return [row["offset"] for row in rows_of(reader, filters)]
 
-    assert found([GreaterThanOrEqual(("offset",), 2)], startingOffsets='{"orders": {"0": 7}}') == [7, 8, 9]
-    assert found([EqualTo(("tag",), "us")], tag="eu.#") == []
-    assert found([In(("tag",), ("us", "eu.de"))], tag="eu.#") == [0, 5]
-    assert found([StringStartsWith(("tag",), "us.")], tag="eu.#") == [0, 1, 3, 5, 6, 8]
+    assert matches([GreaterThanOrEqual(("offset",), 2)], startingOffsets='{"orders": {"0": 7}}') == [7, 8, 9]
+    assert matches([EqualTo(("tag",), "us")], tag="eu.#") == []
+    assert matches([In(("tag",), ("us", "eu.de"))], tag="eu.#") == [0, 5]
+    assert matches([StringStartsWith(("tag",), "us.")], tag="eu.#") == [0, 1, 3, 5, 6, 8]
 
 
 def test_a_field_of_the_value_is_not_taken_for_a_column_of_the_message(store: Store) -> None:
@@ -370,15 +370,15 @@ def test_a_field_of_the_value_is_not_taken_for_a_column_of_the_message(store: St
 def test_a_tag_that_becomes_a_filter_matches_itself_and_nothing_else(tag: str, other: str) -> None:
     narrowing = Narrowing()
 
-    left = narrowing.push([EqualTo(("tag",), tag)], {"tag"})
+    unhandled = narrowing.push([EqualTo(("tag",), tag)], {"tag"})
 
     if is_plain(tag):
-        assert left == []
+        assert unhandled == []
         assert TagFilter.parse(narrowing.tag or "").matches(other) == (other == tag)
     else:
-        assert (len(left), narrowing.tag) == (1, None)
+        assert (len(unhandled), narrowing.tag) == (1, None)
 
 
 def test_a_typed_read_needs_a_schema(store: Store) -> None:
-    with pytest.raises(BadOption, match=r"json needs a schema; give one with \.schema"):
+    with pytest.raises(BadOption, match=r"json needs a schema; pass one with \.schema"):
         batch_reader(store.path, topics="orders", valueFormat="json")

@@ -20,9 +20,9 @@ NOW_US = START_NS // 1000
 
 
 def parsed(is_stream: bool = False, /, **options: str) -> ReadOptions:
-    given = {"path": "data", "topics": "orders", **options}
+    values = {"path": "data", "topics": "orders", **options}
     return ReadOptions.parse(
-        {name.lower(): value for name, value in given.items() if value}, is_stream=is_stream, clock=SimulatedClock()
+        {name.lower(): value for name, value in values.items() if value}, is_stream=is_stream, clock=SimulatedClock()
     )
 
 
@@ -90,28 +90,37 @@ def test_instead_of_a_path_a_broker_is_named_as_a_query_for_kafka_does(option: s
 
 def test_options_name_the_user_and_a_password_is_never_shown(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("open sesame \n")
-    given = {"servers": "h", "user": "spark", "tls": "true", "tlsca": "ca.pem", "timeout": "2.5"}
+    values = {"servers": "h", "user": "spark", "tls": "true", "tlsca": "ca.pem", "timeout": "2.5"}
 
-    access = access_of(RawOptions.of(STORE_OPTIONS, {**given, "passwordfile": str(tmp_path / "secret")}))
+    access = access_of(RawOptions.of(STORE_OPTIONS, {**values, "passwordfile": str(tmp_path / "secret")}))
 
-    assert access == access_of(RawOptions.of(STORE_OPTIONS, {**given, "password": "open sesame "}))
+    assert access == access_of(RawOptions.of(STORE_OPTIONS, {**values, "password": "open sesame "}))
     assert isinstance(access, BrokerAccess)
     assert (access.password, access.is_tls, access.authority, access.timeout_s) == ("open sesame ", True, "ca.pem", 2.5)
     assert "sesame" not in f"{access!r} {access}"
 
 
+def test_options_name_some_brokers_of_a_cluster_and_a_rack() -> None:
+    access = access_of(RawOptions.of(STORE_OPTIONS, {"servers": "a:9092, b:9092", "rack": " b "}))
+
+    assert access == BrokerAccess(servers="a:9092, b:9092", rack="b")
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"path": "data", "servers": "h"}, "'servers': path is given as well"),
+        ({"path": "data", "servers": "h"}, "'servers': path is also set"),
         ({}, "'path': it is missing: .* or its broker with servers"),
-        ({"servers": "a:1,b:2"}, "a store has one broker"),
         ({"servers": "host:port"}, "'servers': address 'host:port'"),
+        ({"servers": "a:1,host:port"}, "'servers': address 'host:port'"),
+        ({"servers": "a:1,"}, "'servers': address ''"),
+        ({"path": "data", "rack": "b"}, "'rack': it needs the option servers"),
+        ({"servers": "h", "rack": "r" * 256}, "'rack': it has 256 characters; the limit is 255"),
         ({"path": "data", "user": "u"}, "'user': it needs the option servers"),
         ({"servers": "h", "user": "u"}, "'password': it is missing"),
         ({"servers": "h", "password": "p"}, "'user': it is missing"),
         ({"servers": "h", "user": "u", "passwordfile": "/no/such"}, "'passwordFile': '/no/such': No such file"),
-        ({"servers": "h", "user": "u", "password": "p", "passwordfile": "f"}, "'passwordFile': password is given"),
+        ({"servers": "h", "user": "u", "password": "p", "passwordfile": "f"}, "'passwordFile': password is also set"),
         ({"servers": "h", "timeout": "0"}, "'timeout'"),
     ],
 )
@@ -155,7 +164,7 @@ def test_partitions_are_assigned() -> None:
     ("options", "reason"),
     [
         ({"topics": ""}, "no topic is named"),
-        ({"subscribe": "payments"}, "topics and subscribe are both given"),
+        ({"subscribe": "payments"}, "topics and subscribe are both set"),
         ({"topics": "", "topicsPattern": "("}, "not a regular expression"),
         ({"topics": "a/b"}, "topic name 'a/b'"),
         ({"topics": "", "assign": "orders"}, "expected JSON"),
@@ -180,7 +189,7 @@ def test_offsets_are_words_or_numbers_for_each_partition() -> None:
     assert parsed(startingOffsets="EARLIEST").start.of("orders", 3) == EARLIEST
 
 
-def test_a_partition_that_is_not_named_is_asked_for() -> None:
+def test_a_missing_partition_is_requested() -> None:
     bound = parsed(startingOffsets='{"orders": {"0": 23}}').start
 
     with pytest.raises(BadOption, match="does not name partition 1 of topic 'orders'"):
@@ -216,9 +225,9 @@ def test_a_time_goes_before_a_time_for_each_partition_and_that_before_offsets_as
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"startingOffsets": "latest"}, "nothing to read"),
-        ({"startingOffsets": '{"orders": {"0": -1}}'}, "nothing to read"),
-        ({"endingOffsets": "earliest"}, "nothing to read"),
+        ({"startingOffsets": "latest"}, "would read nothing"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "would read nothing"),
+        ({"endingOffsets": "earliest"}, "would read nothing"),
         ({"startingOffsets": "first"}, "expected earliest, latest or JSON"),
         ({"startingOffsets": '{"orders": {"a": 1}}'}, "expected earliest, latest or JSON"),
         ({"startingOffsets": '{"orders": {"0": "x"}}'}, "expected a number"),
@@ -280,6 +289,6 @@ def test_invalid_values_are_refused(options: dict[str, str], reason: str) -> Non
         parsed(**options)
 
 
-def test_a_malformed_tag_filter_is_refused_at_once() -> None:
+def test_a_malformed_tag_filter_is_refused_immediately() -> None:
     with pytest.raises(MalformedFilter):
         parsed(tag="a..b")

@@ -1,4 +1,4 @@
-"""How a batch read is cut into tasks: as many as worth it, all about as long, at whole records, nothing lost."""
+"""How a batch read is cut into tasks: as many as are useful, of similar length, at record boundaries, without loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def exactly(part: LogRange, number: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("rows", "cores", "asked", "expected"),
+    ("rows", "cores", "count_max", "expected"),
     [
         (0, 8, None, 1),
         (SPARK_TASK_ROWS_MIN, 8, None, 1),
@@ -46,8 +46,10 @@ def exactly(part: LogRange, number: int) -> int:
         (9 * SPARK_TASK_ROWS_MAX, 2, 5, 9),
     ],
 )
-def test_there_are_no_more_tasks_than_the_data_needs(rows: int, cores: int, asked: int | None, expected: int) -> None:
-    assert task_count(rows, cores, asked) == expected
+def test_there_are_no_more_tasks_than_the_data_needs(
+    rows: int, cores: int, count_max: int | None, expected: int
+) -> None:
+    assert task_count(rows, cores, count_max) == expected
 
 
 def test_a_large_partition_is_split_into_equal_tasks() -> None:

@@ -1,4 +1,4 @@
-"""A stream: every message once, from the checkpoint on; limits, new partitions and topics, and what is lost."""
+"""A stream: every message once, from the checkpoint on; limits, new partitions and topics, and lost data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def places(partition: int, *numbers: int, topic: str = "orders") -> list[tuple[s
     return [(topic, partition, number) for number in numbers]
 
 
-# --- Where it starts ---
+# --- The start of a stream ---
 
 
 def test_a_stream_returns_existing_messages_and_then_new_ones(store: Store) -> None:
@@ -124,7 +124,7 @@ def test_offsets_are_plain_json_that_a_person_can_read(store: Store) -> None:
 # --- Restarts ---
 
 
-def test_a_stream_continues_at_its_checkpoint_whatever_its_options_are(store: Store) -> None:
+def test_a_stream_continues_at_its_checkpoint_with_any_options(store: Store) -> None:
     store.topic("orders")
     put(store, 3)
     query = Query(store)
@@ -198,9 +198,9 @@ def test_a_limit_of_bytes_lets_every_stream_come_to_its_end(store: Store, versio
     topic.partition(1).append(b"one")
 
     query = Query(store)
-    found = query.all(ReadMaxBytes(200))
+    places_read = query.all(ReadMaxBytes(200))
 
-    assert sorted(found) == [*places(0, *range(100)), *places(1, 0)]
+    assert sorted(places_read) == [*places(0, *range(100)), *places(1, 0)]
     assert query.committed > 5
 
 
@@ -239,9 +239,9 @@ def test_available_now_ends_at_the_messages_that_were_there(store: Store) -> Non
     store.topic("orders.late")
     put(store, 5, topic="orders.late")
 
-    found = query.all(ReadMaxRows(4))
+    places_read = query.all(ReadMaxRows(4))
 
-    assert found == places(0, *range(10))
+    assert places_read == places(0, *range(10))
     query.restart()
     assert len(query.all()) == 10
 
@@ -312,7 +312,7 @@ def test_only_assigned_partitions_are_read(store: Store) -> None:
     assert Query(store, topics=None, assign='{"orders": [1]}').all() == places(1, 0)
 
 
-def test_a_topic_that_is_no_longer_asked_for_is_left_out(store: Store) -> None:
+def test_a_topic_that_is_no_longer_requested_is_omitted(store: Store) -> None:
     for topic in ("orders", "payments"):
         store.topic(topic)
         put(store, 1, topic=topic)
@@ -326,7 +326,7 @@ def test_a_topic_that_is_no_longer_asked_for_is_left_out(store: Store) -> None:
     assert query.step() is None
 
 
-# --- What is lost ---
+# --- Lost messages ---
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -345,7 +345,9 @@ def test_a_topic_deleted_under_a_stream_is_an_error(store: Store, is_replaced: b
     assert caught.value.is_replaced == is_replaced
 
 
-def test_a_stream_may_go_on_with_a_topic_that_was_made_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_may_continue_with_a_topic_that_was_created_again(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     store.topic("orders")
     put(store, 2)
     query = Query(store, failOnDataLoss="false")
@@ -361,7 +363,7 @@ def test_a_stream_may_go_on_with_a_topic_that_was_made_again(store: Store, caplo
 
 
 def retired_under(store: Store, query: Query) -> int:
-    """Let retention pass a query; the first number that is left."""
+    """Lets retention overtake a query. Returns the first remaining number."""
     log = store.topic("orders", block_size=4096).partition(0)
     log.append(b"0")
     query.step()
@@ -386,10 +388,10 @@ def test_a_stream_may_continue_after_retired_messages(store: Store, caplog: pyte
     first = retired_under(store, query)
 
     with caplog.at_level(logging.WARNING):
-        found = query.step()
+        places_read = query.step()
 
-    assert found == places(0, *range(first, 201))
-    assert f"goes on from {first}" in caplog.text
+    assert places_read == places(0, *range(first, 201))
+    assert f"continues from {first}" in caplog.text
 
 
 def test_messages_retired_before_a_batch_is_rerun_are_detected(store: Store) -> None:
@@ -430,15 +432,15 @@ def test_a_stream_reads_retired_messages_from_an_archive(store: Store, tmp_path:
     log.append(b"behind the archive")
     query = Query(store, archive=tmp_path / "archive")
 
-    found = query.step(ReadMaxRows(50))
+    first_places = query.step(ReadMaxRows(50))
     more = query.step(ReadMaxBytes(10_000))
-    rest = query.all()
+    last_places = query.all()
 
     assert first > 50
-    assert found == places(0, *range(50))
+    assert first_places == places(0, *range(50))
     assert more is not None
     assert len(more) < 100
-    assert found + more + rest == places(0, *range(201))
+    assert first_places + more + last_places == places(0, *range(201))
 
 
 # --- Groups ---
@@ -476,10 +478,10 @@ def test_a_group_that_cannot_show_a_stream_does_not_stop_it(store: Store, caplog
     query = Query(store, group="spark")
 
     with caplog.at_level(logging.WARNING):
-        found = query.all()
+        places_read = query.all()
 
-    assert found == places(0, *range(5))
-    assert "does not show the stream" in caplog.text
+    assert places_read == places(0, *range(5))
+    assert "does not follow the stream" in caplog.text
     query.reader.stop()
 
 

@@ -1,4 +1,4 @@
-"""Typed reads: the fields of JSON, CSV and text as columns, and what becomes of values that do not fit."""
+"""Typed reads: the fields of JSON, CSV and text as columns, and the treatment of values that do not fit."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_the_fields_of_json_become_columns_of_every_type(store: Store) -> None:
         b"{}",
     )
 
-    found = values(
+    rows = values(
         store,
         "n long, i int, x double, s string, b boolean, d date, t timestamp, m decimal, l array<string>",
         valueFormat="json",
     )
 
     at = datetime(2026, 3, 1, 11, 0, 0, 500_000, tzinfo=UTC)
-    assert found == [[7, 8, 1.5, "a", True, date(2026, 3, 1), at, Decimal("1.25"), ["p", None]], [None] * 9]
+    assert rows == [[7, 8, 1.5, "a", True, date(2026, 3, 1), at, Decimal("1.25"), ["p", None]], [None] * 9]
 
 
 def test_a_field_may_hold_fields(store: Store) -> None:
@@ -69,7 +69,7 @@ def test_a_field_may_hold_fields(store: Store) -> None:
     assert rows == [{"o": {"day": date(2026, 3, 1), "n": [1, 2]}}]
 
 
-def test_columns_of_the_message_stand_beside_those_of_the_value(store: Store) -> None:
+def test_columns_of_the_message_come_with_those_of_the_value(store: Store) -> None:
     put(store, b'{"id": 5, "tag": "ignored", "key": 1}')
 
     (row,) = read_rows(
@@ -121,9 +121,9 @@ MALFORMED = [
 def test_a_value_that_does_not_fit_spoils_no_other(store: Store, body: bytes) -> None:
     put(store, b'{"n": 1}', body, b'{"n": 3, "d": "2026-03-01", "s": "a"}')
 
-    found = values(store, "offset long, n long, d date, s string, _corrupt_record string", valueFormat="json")
+    rows = values(store, "offset long, n long, d date, s string, _corrupt_record string", valueFormat="json")
 
-    assert found == [
+    assert rows == [
         [0, 1, None, None, None],
         [1, None, None, None, body.decode(errors="replace")],
         [2, 3, date(2026, 3, 1), "a", None],
@@ -143,9 +143,9 @@ def test_a_value_that_does_not_fit_can_be_dropped_or_stop_the_query(store: Store
 def test_values_that_do_not_fit_go_to_the_named_column(store: Store) -> None:
     put(store, b"nope")
 
-    found = values(store, "n long, bad string", valueFormat="json", columnNameOfCorruptRecord="bad")
+    rows = values(store, "n long, bad string", valueFormat="json", columnNameOfCorruptRecord="bad")
 
-    assert found == [[None, "nope"]]
+    assert rows == [[None, "nope"]]
 
 
 def test_values_can_be_checked_without_a_column_of_theirs(store: Store) -> None:
@@ -179,10 +179,10 @@ def test_a_type_that_json_cannot_give_is_refused(store: Store, kind: Any) -> Non
         made.reader(StructType([StructField("m", kind)]))
 
 
-def test_a_field_of_the_value_cannot_be_asked_for_as_never_null(store: Store) -> None:
+def test_a_field_of_the_value_cannot_be_requested_as_never_null(store: Store) -> None:
     made = source(store.path, topics="orders", valueFormat="json")
 
-    with pytest.raises(BadColumn, match="leave out NOT NULL"):
+    with pytest.raises(BadColumn, match="omit NOT NULL"):
         made.reader(StructType([StructField("n", LongType(), nullable=False)]))
 
 
@@ -230,12 +230,12 @@ def test_the_fields_of_csv_become_columns_in_their_order(store: Store) -> None:
         b'8,"b, ""c""",,,,2026-03-01T12:00+02:00,',
     )
 
-    found = values(
+    rows = values(
         store, "offset long, n long, s string, x double, b boolean, d date, t timestamp, m decimal", valueFormat="csv"
     )
 
     day = date(2026, 3, 1)
-    assert found == [
+    assert rows == [
         [0, 7, "a", 1.5, True, day, datetime(2026, 3, 1, 12, tzinfo=UTC), Decimal("1.25")],
         [1, None, None, None, None, None, datetime(2026, 3, 1, tzinfo=UTC), None],
         [2, 8, 'b, "c"', None, None, None, datetime(2026, 3, 1, 10, tzinfo=UTC), None],
@@ -249,9 +249,9 @@ def test_a_line_that_does_not_fit_spoils_no_other(store: Store, body: bytes) -> 
     put(store, b"1,a", body, b"3,")
     schema = "n long, s string, _corrupt_record string"
 
-    found = values(store, schema, valueFormat="csv")
+    rows = values(store, schema, valueFormat="csv")
 
-    assert found == [[1, "a", None], [None, None, body.decode(errors="replace")], [3, None, None]]
+    assert rows == [[1, "a", None], [None, None, body.decode(errors="replace")], [3, None, None]]
     assert values(store, "n long, s string", valueFormat="csv", mode="DROPMALFORMED") == [[1, "a"], [3, None]]
 
 
@@ -271,7 +271,7 @@ def test_a_type_that_csv_cannot_give_is_refused(store: Store) -> None:
 # --- Text ---
 
 
-def test_text_is_one_column_whatever_its_name(store: Store) -> None:
+def test_text_is_one_column_with_any_name(store: Store) -> None:
     put(store, b"a", b"\xff")
 
     assert values(store, "line string, offset long", valueFormat="text") == [["a", 0], [None, 1]]
@@ -280,7 +280,7 @@ def test_text_is_one_column_whatever_its_name(store: Store) -> None:
         batch_reader(store.path, "a string, b string", topics="orders", valueFormat="text")
 
 
-def test_text_without_a_schema_gives_the_columns_of_the_message_with_the_value_as_text(store: Store) -> None:
+def test_text_without_a_schema_yields_the_message_columns_with_a_text_value(store: Store) -> None:
     put(store, b"a")
 
     (row,) = read_rows(store.path, topics="orders", valueFormat="text")

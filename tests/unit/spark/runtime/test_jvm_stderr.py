@@ -1,4 +1,4 @@
-"""What Spark says on stderr reaches people, but for the tracebacks that mean nothing."""
+"""The stderr of Spark reaches people, except for the tracebacks without a meaning."""
 
 from __future__ import annotations
 

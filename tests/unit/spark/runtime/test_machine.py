@@ -1,4 +1,4 @@
-"""What a process may use of the machine, read from files as the kernel shows them."""
+"""The share of the machine that a process may use, read from files as the kernel shows them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_quota_of_the_cpu_counts_as_cores_and_at_least_as_one(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("available", "given"), [(GIB, SPARK_MEMORY_MIN), (9 * GIB, 3 * GIB), (900 * GIB, SPARK_MEMORY_MAX)]
+    ("available", "expected"), [(GIB, SPARK_MEMORY_MIN), (9 * GIB, 3 * GIB), (900 * GIB, SPARK_MEMORY_MAX)]
 )
-def test_spark_gets_a_part_of_the_memory_within_bounds(available: int, given: int) -> None:
-    assert driver_memory(available) == given
+def test_spark_gets_a_part_of_the_memory_within_bounds(available: int, expected: int) -> None:
+    assert driver_memory(available) == expected

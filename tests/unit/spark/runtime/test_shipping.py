@@ -1,4 +1,4 @@
-"""What goes along to a cluster: the packages in a zip that Python imports from, and the line that submits."""
+"""What is shipped to a cluster: the packages in a zip that Python imports from, and the command that submits."""
 
 from __future__ import annotations
 

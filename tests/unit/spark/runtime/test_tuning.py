@@ -1,4 +1,4 @@
-"""What Warren chooses for a Spark session, and that everything else goes before it."""
+"""The settings that Warren chooses for a Spark session; all other settings take precedence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_session_on_a_cluster_is_left_its_addresses_and_its_checkpoints() -> N
     assert settings["spark.python.unix.domain.socket.enabled"] == "true"
 
 
-def test_given_settings_override_the_defaults_of_warren() -> None:
+def test_settings_of_the_user_override_the_defaults_of_warren() -> None:
     settings = settings_for("local", {"spark.sql.session.timeZone": "Europe/Berlin", "spark.ui.enabled": "true"})
 
     assert (settings["spark.sql.session.timeZone"], settings["spark.ui.enabled"]) == ("Europe/Berlin", "true")

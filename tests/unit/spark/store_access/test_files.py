@@ -17,7 +17,7 @@ from warren.spark.store_access.files import FileAccess
 
 @pytest.fixture
 def topic_files_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of the `topic.json` files that are read, in order."""
+    """Returns the paths of the `topic.json` files that are read, in order."""
     paths: list[str] = []
 
     def read(filesystem: Any, path: str) -> Any:

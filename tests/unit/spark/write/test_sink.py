@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.support.spark.writes import Query, bodies, found, stores_closed_after, waiting
+from tests.support.spark.writes import Query, bodies, stored_messages, stores_closed_after, waiting
 from warren.errors import BadOption, BadRow, CorruptRecord, NotAStore, NotWrittenYet, StorageFull
 from warren.spark.store_access.files import FileAccess
 from warren.spark.store_access.store_cache import process_stores
@@ -49,7 +49,7 @@ def test_rows_of_all_tasks_are_in_the_topic_after_the_commit(monkeypatch: pytest
     assert len(waiting(tmp_path)) == 2
     writer.commit(messages)
 
-    there = {message.body: message for message in found(tmp_path)}
+    there = {message.body: message for message in stored_messages(tmp_path)}
     assert sorted(there) == [b"a", b"b", b"c"]
     assert (there[b"a"].key, there[b"a"].tag, there[b"a"].id) == (b"k1", "eu.de", "1")
     assert (there[b"b"].key, there[b"b"].tag, there[b"b"].id) == (b"k2", "", "")
@@ -57,7 +57,7 @@ def test_rows_of_all_tasks_are_in_the_topic_after_the_commit(monkeypatch: pytest
     assert waiting(tmp_path) == []
 
 
-def test_without_an_id_each_write_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_an_id_each_write_counts_as_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     writing = query(monkeypatch, tmp_path)
 
     for _ in range(3):
@@ -198,11 +198,11 @@ def test_a_stream_that_is_aborted_leaves_nothing(monkeypatch: pytest.MonkeyPatch
 def test_a_stream_that_spark_does_not_name_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     writing = query(monkeypatch, tmp_path)
 
-    with pytest.raises(BadOption, match="which query and batch"):
+    with pytest.raises(BadOption, match="name the query and batch"):
         writing.run(writing.stream_writer(), [("a",)])
 
 
-# --- What goes wrong ---
+# --- Failures ---
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_disk_that_is_full_at_the_commit_loses_nothing(monkeypatch: pytest.Mon
         patched.setattr(Log, "append_packed", full)
         with pytest.raises(NotWrittenYet, match="no room on the disk"):
             writer.commit([staged], 0)
-    # A restarted query runs the batch again, and it is not written twice.
+    # A restarted query runs the batch again, and it is written once.
     writing.write_batch(0, [("a",)])
     writing.write_batch(1, [("b",)])
 
@@ -309,12 +309,10 @@ def _killed(transaction: object) -> None:
     raise KeyboardInterrupt
 
 
-# --- Where the store is ---
+# --- The place of the store ---
 
 
-def test_a_worker_that_does_not_see_the_store_says_which_host_it_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_worker_that_does_not_see_the_store_names_its_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     writing = query(monkeypatch, tmp_path)
     writer = writing.batch_writer()
     shutil.rmtree(tmp_path / "store")
@@ -331,31 +329,31 @@ def test_a_process_keeps_its_stores_open_and_sees_when_they_are_replaced(tmp_pat
     for number in range(6):
         with warren.open(tmp_path / f"{number}", keeps=False) as store:
             ids[number] = store.id
-    kept = [FileAccess(str(tmp_path / f"{number}")).store(ids[number]) for number in range(6)]
+    stores = [FileAccess(str(tmp_path / f"{number}")).store(ids[number]) for number in range(6)]
 
-    assert FileAccess(str(tmp_path / "5")).store(ids[5]) is kept[5]
-    assert [store.is_closed for store in kept] == [True, True, False, False, False, False]
+    assert FileAccess(str(tmp_path / "5")).store(ids[5]) is stores[5]
+    assert [store.is_closed for store in stores] == [True, True, False, False, False, False]
     FileAccess(str(tmp_path / "5")).drop()
-    assert kept[5].is_closed
-    assert FileAccess(str(tmp_path / "5")).store(ids[5]) is not kept[5]
+    assert stores[5].is_closed
+    assert FileAccess(str(tmp_path / "5")).store(ids[5]) is not stores[5]
     shutil.rmtree(tmp_path / "4")
     with warren.open(tmp_path / "4", keeps=False) as store:
         replaced = store.id
     assert FileAccess(str(tmp_path / "4")).store(replaced).id == replaced
-    assert kept[4].is_closed
+    assert stores[4].is_closed
     process_stores().close()
-    assert kept[3].is_closed
+    assert stores[3].is_closed
 
 
 def test_a_store_that_cannot_be_closed_does_not_block_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with warren.open(tmp_path / "store", keeps=False) as store:
         id = store.id
-    kept = FileAccess(str(tmp_path / "store")).store(id)
+    open_store = FileAccess(str(tmp_path / "store")).store(id)
 
     def close() -> None:
-        raise CorruptRecord(kept.path, 0, "the block is missing")
+        raise CorruptRecord(open_store.path, 0, "the block is missing")
 
-    monkeypatch.setattr(kept, "close", close)
+    monkeypatch.setattr(open_store, "close", close)
     shutil.rmtree(tmp_path / "store")
     with warren.open(tmp_path / "store", keeps=False) as store:
         replaced = store.id
@@ -364,7 +362,7 @@ def test_a_store_that_cannot_be_closed_does_not_block_others(monkeypatch: pytest
     process_stores().close()
 
 
-def test_a_topic_that_is_there_keeps_its_partitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_existing_topic_keeps_its_partitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with warren.open(tmp_path / "store", keeps=False) as store:
         store.topic("orders", partitions=2)
 

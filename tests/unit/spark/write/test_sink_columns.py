@@ -1,4 +1,4 @@
-"""The columns and options of a query that writes: what becomes of them, and what is refused before a task runs."""
+"""The columns and options of a query that writes: their effect, and what is refused before a task runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import warren
 from tests.support.examples import examples
-from tests.support.spark.writes import Query, bodies, found, stores_closed_after
+from tests.support.spark.writes import Query, bodies, stored_messages, stores_closed_after
 from warren.errors import BadColumn, BadOption
 from warren.spark.columns.json_writer import json_objects
 from warren.spark.store_access.store_cache import process_stores
@@ -51,12 +51,10 @@ def test_the_value_is_a_column_of_that_name_or_the_only_one(
     assert bodies(tmp_path) == ["grün".encode()]
 
 
-def test_beside_the_only_one_there_may_be_columns_of_the_message(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_columns_of_the_message_may_accompany_the_only_column(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written(monkeypatch, tmp_path, "key binary, line string, Tag string", [(b"k", "line", "t")])
 
-    (message,) = found(tmp_path)
+    (message,) = stored_messages(tmp_path)
     assert (message.body, message.key, message.tag) == (b"line", b"k", "t")
 
 
@@ -70,7 +68,7 @@ def test_rows_that_were_read_can_be_written(monkeypatch: pytest.MonkeyPatch, tmp
 
     written(monkeypatch, tmp_path, schema, [row, (*row[:10], None), (*row[:10], [])], topic="copy")
 
-    messages = found(tmp_path, "copy")
+    messages = stored_messages(tmp_path, "copy")
     assert [message.headers for message in messages] == [{"h": b"1", "g": b"2"}, {}, {}]
     first = messages[0]
     assert (first.number, first.body, first.key, first.id, first.tag) == (0, b"v", b"k", "i", "t")
@@ -92,10 +90,10 @@ def test_headers_come_in_three_shapes(
 
     written(monkeypatch, tmp_path, f"value string, headers {schema}", [("1", None), ("2", pairs), ("3", [])])
 
-    assert [message.headers for message in found(tmp_path)] == [{}, {"a": b"1", "b": b""}, {}]
+    assert [message.headers for message in stored_messages(tmp_path)] == [{}, {"a": b"1", "b": b""}, {}]
 
 
-# --- Where it goes ---
+# --- Topics and partitions ---
 
 
 def test_rows_go_to_the_topics_and_partitions_that_they_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -106,8 +104,8 @@ def test_rows_go_to_the_topics_and_partitions_that_they_name(monkeypatch: pytest
 
     written(monkeypatch, tmp_path, "topic string, partition int, value string", rows, topic=None)
 
-    assert [(m.partition, m.body) for m in found(tmp_path, "a")] == [(0, b"3"), (2, b"1"), (2, b"4")]
-    in_b = [(message.partition, message.body) for message in found(tmp_path, "b")]
+    assert [(m.partition, m.body) for m in stored_messages(tmp_path, "a")] == [(0, b"3"), (2, b"1"), (2, b"4")]
+    in_b = [(message.partition, message.body) for message in stored_messages(tmp_path, "b")]
     assert (1, b"2") in in_b
     assert sorted(body for _, body in in_b) == [b"2", b"5"]
 
@@ -133,7 +131,7 @@ def test_delayed_rows_wait_until_they_are_due(monkeypatch: pytest.MonkeyPatch, t
         assert [each.due for each in store.topic("orders").scheduled()][-1] == rows[1][2]
         store.keep()
         assert sorted(bodies(tmp_path)) == [b"now", b"past"]
-        assert {message.key for message in found(tmp_path)} == {b"k"}
+        assert {message.key for message in stored_messages(tmp_path)} == {b"k"}
 
 
 # --- JSON ---
@@ -154,7 +152,7 @@ def test_any_columns_make_a_json_object(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     written(monkeypatch, tmp_path, schema, [row, empty], valueFormat="json")
 
-    first, second = found(tmp_path)
+    first, second = stored_messages(tmp_path)
     assert json.loads(first.body) == {
         "id": 7,
         "country": 'say "hi"\n\\',
@@ -184,7 +182,7 @@ def test_the_columns_that_belong_to_the_message_can_be_named(monkeypatch: pytest
     written(monkeypatch, tmp_path, schema, [row], valueFormat="json", topic="c", messageColumns="")
     written(monkeypatch, tmp_path, "key string", [("k",)], valueFormat="json", topic="d")
 
-    messages = [found(tmp_path, topic)[0] for topic in "abcd"]
+    messages = [stored_messages(tmp_path, topic)[0] for topic in "abcd"]
     assert [json.loads(message.body) for message in messages] == [
         {"id": "i", "value": "v"},
         {"key": "k", "value": "v"},
@@ -207,11 +205,11 @@ def test_every_row_comes_back_from_its_json(rows: list[tuple[str | None, float |
 
     names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     for (text, number, whole), found_text in zip(rows, texts, strict=True):
-        wanted = {'te"xt': text, "float": names.get(str(number), number), "int": whole}
-        assert json.loads(found_text) == {name: value for name, value in wanted.items() if value is not None}
+        expected = {'te"xt': text, "float": names.get(str(number), number), "int": whole}
+        assert json.loads(found_text) == {name: value for name, value in expected.items() if value is not None}
 
 
-# --- What is refused when the query is planned ---
+# --- Refused when the query is planned ---
 
 
 @pytest.mark.parametrize(
@@ -252,7 +250,7 @@ def test_columns_that_make_no_message_are_refused(
         ({"topic": "a/b"}, "'topic': topic name 'a/b'"),
         ({"path": ""}, "'path': it is missing"),
         ({"path": "hdfs://there"}, "'path'"),
-        ({"servers": "localhost"}, "'servers': path is given as well"),
+        ({"servers": "localhost"}, "'servers': path is also set"),
         ({"partitions": "0"}, "'partitions'"),
         ({"partitions": "1001"}, "'partitions'"),
         ({"valueFormat": "avro"}, "expected one of binary, text, json"),
@@ -277,7 +275,7 @@ def test_options_that_cannot_be_taken_are_refused(
 def test_a_stream_needs_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     query = Query(monkeypatch, tmp_path, "value string", topic="orders", txnAppId="a", txnVersion="1")
 
-    with pytest.raises(BadOption, match="known by its query and batch"):
+    with pytest.raises(BadOption, match="identified by its query and batch"):
         query.stream_writer()
 
 

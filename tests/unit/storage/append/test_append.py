@@ -1,4 +1,4 @@
-"""Appending: what was given comes back, one by one or together, in both versions."""
+"""Appending: messages come back unchanged, one by one or together, in both versions."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def test_a_receipt_has_the_position_of_the_message(tmp_path: Path, version: int,
             clock.pass_ns(1_234_567)
             receipts.append(log.append(b"%d" % number, id=f"id-{number}"))
 
-        found = [Receipt(each.number, each.offset, each.timestamp, each.id) for each in log.read(0)]
+        stored = [Receipt(each.number, each.offset, each.timestamp, each.id) for each in log.read(0)]
 
-        assert receipts == found
+        assert receipts == stored
         assert len(log.inspect().blocks) > 3
 
 
@@ -268,7 +268,7 @@ def test_a_batch_fits_one_block_though_the_last_one_has_little_room(tmp_path: Pa
         assert [block.base_number for block in log.inspect().blocks] == [0, 1]
 
 
-# --- What is refused ---
+# --- Refused appends ---
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -286,7 +286,7 @@ def test_a_column_of_another_length_is_refused(tmp_path: Path, version: int, bod
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_tag_for_all_and_tags_for_each_exclude_each_other(tmp_path: Path, version: int) -> None:
     with quick_log(tmp_path, version=version) as log:
-        with pytest.raises(BadInput, match="either tag, for all, or tags, one for each"):
+        with pytest.raises(BadInput, match="either tag, for all messages, or tags"):
             log.append_many([b"one"], tag="eu", tags=["eu"])
 
         assert log.end == 0
@@ -298,11 +298,11 @@ def test_a_body_that_is_not_bytes_is_refused(tmp_path: Path, version: int, durab
     with quick_log(tmp_path, version=version, durability=durability) as log:
         log.append(b"before")
 
-        with pytest.raises(BadInput, match="body is bytes"):
+        with pytest.raises(BadInput, match="body: expected bytes"):
             log.append(body)
-        with pytest.raises(BadInput, match="body is bytes"):
+        with pytest.raises(BadInput, match="body: expected bytes"):
             log.append(body, tag="t")
-        with pytest.raises(BadInput, match="body is bytes"):
+        with pytest.raises(BadInput, match=r"bodies\[1\]: expected bytes"):
             log.append_many([b"good", body])
 
         assert log.end == 1
@@ -343,16 +343,16 @@ def _as_columns(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("fields", "what"), [({"key": b"k"}, "a key"), ({"key": b""}, "a key"), ({"headers": {"a": b"1"}}, "headers")]
+    ("fields", "feature"), [({"key": b"k"}, "a key"), ({"key": b""}, "a key"), ({"headers": {"a": b"1"}}, "headers")]
 )
-def test_version_1_has_no_place_for_keys_and_headers(tmp_path: Path, fields: dict[str, Any], what: str) -> None:
+def test_version_1_has_no_place_for_keys_and_headers(tmp_path: Path, fields: dict[str, Any], feature: str) -> None:
     with quick_log(tmp_path, version=1) as log:
-        with pytest.raises(UnsupportedByVersion, match=f"{what}: .* version 1; use version 2") as refused:
+        with pytest.raises(UnsupportedByVersion, match=f"{feature}: .* version 1; use version 2") as refused:
             log.append(b"body", **fields)
         with pytest.raises(UnsupportedByVersion):
             log.append_many([b"body"], **_as_columns(fields))
 
-        assert (refused.value.what, refused.value.version) == (what, 1)
+        assert (refused.value.what, refused.value.version) == (feature, 1)
         assert log.end == 0
 
 
@@ -365,7 +365,7 @@ def test_version_1_has_no_place_for_compression(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_refused_message_leaves_room_for_the_next(tmp_path: Path, version: int) -> None:
-    """Nothing of it is laid, also where it comes in the middle of a batch."""
+    """No part of it is written, also if it comes in the middle of a batch."""
     with quick_log(tmp_path, version=version) as log:
         before = _content(log)
 

@@ -1,4 +1,4 @@
-"""Background work is done when it is due, in order, by one thread."""
+"""Background work runs when it is due, in order, in one thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 30.0
 
 
 class Notes:
-    """What was done, and by which thread."""
+    """The jobs that ran, and their threads."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -62,7 +62,7 @@ def test_a_job_is_not_done_before_it_is_due() -> None:
     assert notes.wait(2)[20:] == ["in an hour", "now"]
 
 
-def test_jobs_due_at_once_are_done_in_the_order_in_which_they_came() -> None:
+def test_jobs_due_at_the_same_time_run_in_the_order_in_which_they_came() -> None:
     background, notes = BackgroundThread(SYSTEM_CLOCK), Notes()
 
     for number in range(50):

@@ -29,7 +29,7 @@ def first_block(version: int) -> str:
 
 
 def published(path: Path) -> int:
-    """MessageCount as it stands in the index file right now."""
+    """Returns MessageCount as it is in the index file right now."""
     data = (path / "index").read_bytes()
     place, order = (20, ">") if data[:4] == b"\0\0\0\1" else (24, "<")
     return int(struct.unpack_from(f"{order}Q", data, place)[0])
@@ -88,15 +88,15 @@ def test_bytes_come_before_their_sync_and_the_sync_before_the_published_end(
     disk = WatchedDisk()
     log = quick_log(tmp_path, version=version, durability="commit", filesystem=disk)
     log.append(b"before")
-    seen: list[tuple[str, bool, int, int]] = []
-    disk.on_sync = lambda path: seen.append(
+    syncs: list[tuple[str, bool, int, int]] = []
+    disk.on_sync = lambda path: syncs.append(
         (Path(path).name, b"the body" in Path(path).read_bytes(), published(tmp_path), log.end)
     )
     disk.syncs.clear()
 
     append(log)
 
-    assert seen == [(first_block(version), True, 1, 1)]
+    assert syncs == [(first_block(version), True, 1, 1)]
     assert published(tmp_path) == log.end == log.inspect().synced > 1
 
 
@@ -133,13 +133,13 @@ def test_the_first_append_notes_durably_that_the_log_is_open(tmp_path: Path, ver
         log.append(b"one")
     disk = WatchedDisk()
     with quick_log(tmp_path, durability="os", filesystem=disk) as log:
-        seen: list[tuple[str, int]] = []
-        disk.on_sync = lambda path: seen.append((Path(path).name, published(tmp_path)))
+        syncs: list[tuple[str, int]] = []
+        disk.on_sync = lambda path: syncs.append((Path(path).name, published(tmp_path)))
 
         log.append(b"two")
         log.append(b"three")
 
-        assert seen == [("index", 1)]
+        assert syncs == [("index", 1)]
 
 
 def test_a_failed_sync_fails_the_put_and_closes_the_log_until_it_is_reopened(tmp_path: Path, version: int) -> None:
@@ -201,7 +201,7 @@ def test_a_sync_that_fails_before_the_first_append_closes_the_log(tmp_path: Path
 # --- Interval ---
 
 
-def test_an_interval_schedules_one_sync_for_all_that_came_meanwhile(tmp_path: Path, version: int) -> None:
+def test_an_interval_schedules_one_sync_for_all_puts_in_it(tmp_path: Path, version: int) -> None:
     disk, jobs = WatchedDisk(), WaitingJobs()
     log = quick_log(tmp_path, version=version, durability="interval:50ms", filesystem=disk, background=jobs)
     log.append(b"first")
@@ -306,7 +306,7 @@ def test_the_background_thread_syncs_an_interval(tmp_path: Path, version: int) -
 # --- Os ---
 
 
-def test_os_never_syncs_what_is_appended(tmp_path: Path, version: int) -> None:
+def test_os_never_syncs_appended_messages(tmp_path: Path, version: int) -> None:
     disk, jobs = WatchedDisk(), WaitingJobs()
     log = quick_log(tmp_path, version=version, filesystem=disk, background=jobs)
     log.append(b"first")
@@ -375,12 +375,12 @@ def test_a_waiting_reader_is_woken_after_the_sync(tmp_path: Path) -> None:
     disk = WatchedDisk()
     log = quick_log(tmp_path, durability="commit", filesystem=disk)
     log.append(b"first")
-    seen: list[bool] = []
-    disk.on_sync = lambda path: seen.append(log.wait(1, 0.0))
+    waits: list[bool] = []
+    disk.on_sync = lambda path: waits.append(log.wait(1, 0.0))
 
     log.append(b"second")
 
-    assert seen == [False]
+    assert waits == [False]
     assert log.wait(1, 0.0)
 
 
@@ -416,7 +416,7 @@ def test_closing_waits_for_a_sync_that_is_under_way(tmp_path: Path, version: int
 
 
 @pytest.mark.parametrize("durability", ["os", "interval:60s"])
-def test_a_sync_that_is_asked_for_makes_everything_durable_once(tmp_path: Path, version: int, durability: str) -> None:
+def test_a_sync_that_is_requested_makes_everything_durable_once(tmp_path: Path, version: int, durability: str) -> None:
     disk = WatchedDisk()
     log = quick_log(tmp_path, version=version, durability=durability, filesystem=disk, background=WaitingJobs())
     log.append(b"one")
@@ -430,7 +430,7 @@ def test_a_sync_that_is_asked_for_makes_everything_durable_once(tmp_path: Path, 
     assert log.inspect().synced == 2
 
 
-def test_a_sync_that_is_asked_for_covers_blocks_that_were_sealed(tmp_path: Path, version: int) -> None:
+def test_a_sync_that_is_requested_covers_blocks_that_were_sealed(tmp_path: Path, version: int) -> None:
     disk = WatchedDisk()
     log = quick_log(tmp_path, version=version, block_size=4 << 10, filesystem=disk, background=WaitingJobs())
     while len(log.inspect().blocks) < 3:
@@ -466,7 +466,7 @@ def test_records_that_another_process_appended_are_synced_too(tmp_path: Path, ve
     assert log.inspect().synced == 1
 
 
-def test_a_sync_that_is_asked_for_and_fails_closes_the_log(tmp_path: Path, version: int) -> None:
+def test_a_sync_that_is_requested_and_fails_closes_the_log(tmp_path: Path, version: int) -> None:
     disk = WatchedDisk()
     log = quick_log(tmp_path, version=version, filesystem=disk)
     log.append(b"one")

@@ -1,4 +1,4 @@
-"""Group commit: all who wait share one sync, and each gets what is its own."""
+"""Group commit: all waiting puts share one sync, and each gets its own result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACKED = Packed(b"payload", 0, 1)
 
 
 class Puts:
-    """Threads that each call once, and what became of each."""
+    """Threads that each call once, and the result of each."""
 
     def __init__(self) -> None:
         self.outcomes: dict[int, object] = {}
@@ -58,7 +58,7 @@ def waiting(log: Log) -> int:
 
 
 def hold_first_sync(disk: MoodyFileSystem, log: Log, puts: Puts) -> None:
-    """One put is in the middle of its sync from here on, until the gate is opened."""
+    """From here on, one put is in the middle of its sync until the gate is opened."""
     while disk.syncs_waiting.acquire(blocking=False):
         pass
     disk.gate.clear()
@@ -253,7 +253,7 @@ def put_in(group_commit: GroupCommit) -> Receipt:
     return ticket.result()
 
 
-def test_a_single_put_commits_at_once() -> None:
+def test_a_single_put_commits_immediately() -> None:
     groups: list[int] = []
 
     def commit(group: Sequence[Ticket]) -> None:
@@ -266,7 +266,7 @@ def test_a_single_put_commits_at_once() -> None:
     assert groups == [1, 1, 1]
 
 
-def test_an_error_of_the_commit_is_raised_by_each_of_the_group_and_the_next_group_goes_on() -> None:
+def test_an_error_of_the_commit_is_raised_by_each_of_the_group_and_the_next_group_continues() -> None:
     started, go_on, puts = threading.Semaphore(0), threading.Semaphore(0), Puts()
 
     def commit(group: Sequence[Ticket]) -> None:
@@ -312,7 +312,7 @@ def test_an_error_of_a_ticket_stays_when_the_commit_fails_too() -> None:
         put_in(GroupCommit(commit))
 
 
-def test_a_group_whose_leader_is_interrupted_before_its_turn_fails_and_the_next_one_goes_on() -> None:
+def test_a_group_whose_leader_is_interrupted_before_its_turn_fails_and_the_next_one_continues() -> None:
     group_commit, puts = GroupCommit(settle), Puts()
 
     class Interrupted:

@@ -1,4 +1,4 @@
-"""Every limit: what is just within it is taken, what is just over it is TooLarge, and changes nothing."""
+"""Every limit: a value just within it is accepted, a value just over it is TooLarge, and changes nothing."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _as_columns(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("durability", ["commit", "os"])
-@pytest.mark.parametrize(("version", "what", "size", "size_max", "fits", "over"), FIELDS.values(), ids=FIELDS.keys())
+@pytest.mark.parametrize(("version", "field", "size", "size_max", "fits", "over"), FIELDS.values(), ids=FIELDS.keys())
 def test_a_field_over_its_limit_is_too_large_and_nothing_changes(
     tmp_path: Path,
     durability: str,
     version: int,
-    what: str,
+    field: str,
     size: int,
     size_max: int,
     fits: dict[str, Any],
@@ -71,11 +71,11 @@ def test_a_field_over_its_limit_is_too_large_and_nothing_changes(
             log.append_many([b"batch"], **_as_columns(over))
 
         for refused in (single.value, batch.value):
-            assert (refused.what, refused.size, refused.size_max) == (what, size, size_max)
-            assert str(refused) == f"{what} of {size} bytes is over the limit of {size_max} bytes"
+            assert (refused.what, refused.size, refused.size_max) == (field, size, size_max)
+            assert str(refused) == f"{field} of {size} bytes is over the limit of {size_max} bytes"
         assert _content(log) == before
-        taken = [getattr(message, name) for message in log.read(0) for name in fits]
-        assert taken == [value for _ in range(2) for value in fits.values()]
+        stored = [getattr(message, name) for message in log.read(0) for name in fits]
+        assert stored == [value for _ in range(2) for value in fits.values()]
 
 
 def test_a_tag_for_all_over_its_limit_is_too_large(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_largest_body_is_known_beforehand_in_version_1(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("durability", ["commit", "os", "interval:50ms"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_body_has_a_limit_of_its_own(
+def test_a_body_has_its_own_limit(
     tmp_path: Path, version: int, durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That limit is 128 MiB; a smaller one stands for it here."""

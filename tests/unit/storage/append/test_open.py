@@ -1,4 +1,4 @@
-"""What a directory may hold when a log is opened in it, and what opening says where it cannot be one."""
+"""What a directory may contain when a log is opened in it, and the errors of opening."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from tests.support.fakes import VERSIONS, WatchedDisk, quick_log
 from warren.errors import BadInput, CorruptRecord, NotALog, UnknownVersion
 from warren.storage import Log
+from warren.storage.disk import paths
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -39,8 +41,8 @@ def test_a_log_keeps_the_version_it_was_made_with(tmp_path: Path, version: int) 
     with quick_log(tmp_path, version=version) as log:
         log.append(b"one")
 
-    for asked in VERSIONS:
-        with quick_log(tmp_path, version=asked) as log:
+    for other_version in VERSIONS:
+        with quick_log(tmp_path, version=other_version) as log:
             assert log.version == version
             log.append(b"more")
 
@@ -94,8 +96,8 @@ def test_files_that_a_crash_left_while_a_log_was_created_do_no_harm(tmp_path: Pa
         ({"block_size": 4095}, "block size 4095: expected 4096 to 536870912 bytes"),
         ({"block_size": (1 << 29) + 1}, "block size 536870913: expected"),
         ({"max_block_count": 0}, "max_block_count 0: expected at least 1"),
-        ({"read_only": True, "exclusive": True}, "read_only can be neither exclusive nor repaired"),
-        ({"read_only": True, "repair": True}, "read_only can be neither exclusive nor repaired"),
+        ({"read_only": True, "exclusive": True}, "read_only=True can be neither exclusive nor repaired"),
+        ({"read_only": True, "repair": True}, "read_only=True can be neither exclusive nor repaired"),
         ({"durability": "always"}, "durability 'always': expected 'commit', 'os' or 'interval:50ms'"),
         ({"durability": "interval:0ms"}, "durability 'interval:0ms': the interval must be above 0 and at most 60 s"),
         ({"compression": "gzip"}, "compression 'gzip': expected one of none, zstd, lz4"),
@@ -118,11 +120,11 @@ def test_the_smallest_and_the_largest_blocks_are_taken(tmp_path: Path, version: 
         assert len(log.inspect().blocks) == (1 if block_size > 4096 else 4)
 
 
-# --- What is no log ---
+# --- Paths that are not a log ---
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_directory_that_holds_something_else_is_no_log(tmp_path: Path, read_only: bool) -> None:
+def test_a_directory_with_other_files_is_not_a_log(tmp_path: Path, read_only: bool) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"")
 
     with pytest.raises(NotALog, match="is not a log: ") as refused:
@@ -134,7 +136,7 @@ def test_a_directory_that_holds_something_else_is_no_log(tmp_path: Path, read_on
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_file_is_no_log(tmp_path: Path, read_only: bool) -> None:
+def test_a_file_is_not_a_log(tmp_path: Path, read_only: bool) -> None:
     (tmp_path / "log").write_bytes(b"")
 
     with pytest.raises(NotALog, match="is not a log: it is a file"):
@@ -142,14 +144,14 @@ def test_a_file_is_no_log(tmp_path: Path, read_only: bool) -> None:
 
 
 def test_a_missing_log_cannot_be_opened_read_only_and_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(NotALog, match="there is none; opening it for writing makes one"):
+    with pytest.raises(NotALog, match="there is none; opening it for writing creates one"):
         quick_log(tmp_path / "log", read_only=True)
 
     assert not (tmp_path / "log").exists()
 
 
-def test_an_empty_directory_is_no_log_to_read(tmp_path: Path) -> None:
-    with pytest.raises(NotALog, match="it has no index; opening it for writing makes one"):
+def test_an_empty_directory_is_not_a_readable_log(tmp_path: Path) -> None:
+    with pytest.raises(NotALog, match="it has no index; opening it for writing creates one"):
         quick_log(tmp_path, read_only=True)
 
     assert list(tmp_path.iterdir()) == []
@@ -178,7 +180,7 @@ def test_a_cut_index_is_an_error_for_a_reader_and_rebuilt_by_a_writer(tmp_path: 
         log.append(b"one")
     os.truncate(tmp_path / "index", size)
 
-    with pytest.raises(NotALog, match=f"an index has at least 1024 bytes, this one {size}"):
+    with pytest.raises(NotALog, match=f"an index has at least 1024 bytes, but this one has {size}"):
         quick_log(tmp_path, read_only=True)
 
     with quick_log(tmp_path) as log:
@@ -231,18 +233,18 @@ def test_opening_read_only_writes_nothing(tmp_path: Path) -> None:
 def test_a_read_only_log_needs_no_right_to_write(tmp_path: Path) -> None:
     with quick_log(tmp_path) as log:
         log.append(b"one")
-    asked: list[bool] = []
+    writes: list[bool] = []
 
     class ReadOnlyDisk(WatchedDisk):
         def open(self, path: str, *, writable: bool, create: bool = False) -> Any:
-            asked.append(writable or create)
+            writes.append(writable or create)
             return super().open(path, writable=writable, create=create)
 
     with quick_log(tmp_path, filesystem=ReadOnlyDisk(), read_only=True) as log:
         assert log.read(0)[0].body == b"one"
 
-    assert asked
-    assert not any(asked)
+    assert writes
+    assert not any(writes)
 
 
 def test_a_read_only_log_follows_the_one_that_writes(tmp_path: Path) -> None:
@@ -267,3 +269,21 @@ def test_two_logs_in_one_process_take_turns(tmp_path: Path) -> None:
         assert [message.number for message in one.read(0)] == list(range(63))
         assert [message.number for message in two.read(0)] == list(range(63))
         assert one.verify() == two.verify()
+
+
+def test_a_writer_that_cannot_open_the_last_block_releases_the_lock(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    with Log.open(path, durability="os") as first, Log.open(path, durability="os") as second:
+        first.append(b"1")
+        block, hidden = next((tmp_path / "log").glob("*.block")), tmp_path / "hidden"
+        block.rename(hidden)
+
+        with pytest.raises(CorruptRecord):
+            second.append(b"2")
+
+        lock = SYSTEM_FILE_SYSTEM.lock(paths.lock_path(path))
+        assert lock.try_acquire()
+        lock.release()
+        hidden.rename(block)
+        second.append(b"2")
+        assert [message.body for message in first.read(0)] == [b"1", b"2"]

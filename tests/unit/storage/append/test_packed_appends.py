@@ -1,4 +1,6 @@
-"""Records that were packed elsewhere are appended by stamping them, and read as they lie to be appended elsewhere."""
+"""Records that were packed elsewhere are appended by stamping them, and can be read unchanged to be
+appended elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from warren.storage.format.record import Packed, pack_single
 
 
 def contents(log: Log) -> list[tuple[object, ...]]:
-    """What the messages say, without what the log gives them."""
+    """Returns the content of the messages, without the fields that the log assigns."""
     return [_content(message) for message in log.read(log.first, limit=1 << 20)]
 
 
@@ -30,7 +32,7 @@ def flip_byte(path: Path, position: int) -> None:
 
 
 def fill(log: Log) -> None:
-    """Single messages, plain batches, and batches with everything."""
+    """Single messages, plain batches, and batches with all fields."""
     log.append(b"single", tag="t", key=b"k", id="i", headers={"h": b"v"}, corr_offset=7)
     log.append_many([b"%d" % row for row in range(200)])
     log.append_many([b"x", b"y"], tags=["a", ""], keys=[None, b"k"], ids=["1", ""], headers=[{"h": b""}, None])
@@ -101,7 +103,9 @@ def test_reading_retired_messages_raises(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("durability", ["commit", "os", "interval:10ms"])
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_records_that_come_one_by_one_lie_as_they_do_together(tmp_path: Path, durability: str, exclusive: bool) -> None:
+def test_records_appended_one_by_one_lie_as_those_appended_together(
+    tmp_path: Path, durability: str, exclusive: bool
+) -> None:
     bodies = [b"%d" % number * (number % 50) for number in range(300)]
     packed = [pack_single(body) for body in bodies]
     options: dict[str, Any] = {"durability": durability, "exclusive": exclusive, "block_size": 16 << 10}
@@ -110,7 +114,7 @@ def test_records_that_come_one_by_one_lie_as_they_do_together(tmp_path: Path, du
         receipts = [receipt for each in packed[150:] for receipt in single.settle([[each]])]
         together.append_packed(packed)
 
-        assert [found.start for found in numbers] == list(range(150))
+        assert [each.start for each in numbers] == list(range(150))
         assert [receipt.number for receipt in receipts if isinstance(receipt, Receipt)] == list(range(150, 300))
         assert contents(single) == contents(together)
         assert single.verify() == together.verify()
@@ -197,7 +201,7 @@ def test_a_record_that_fits_no_block_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("position_from_end", [1, 30, 60])
-def test_a_record_that_does_not_check_goes_nowhere(tmp_path: Path, position_from_end: int) -> None:
+def test_a_record_with_a_wrong_checksum_is_not_handed_out(tmp_path: Path, position_from_end: int) -> None:
     with Log.open(tmp_path, durability="os") as log:
         log.append(b"good")
         log.append_many([b"a" * 50, b"b" * 50])
@@ -228,9 +232,9 @@ def test_unwanted_markers_are_skipped_unread(tmp_path: Path) -> None:
     flip_byte(block, block.read_bytes().index(b"damaged!"))
 
     with Log.open(tmp_path, read_only=True) as log:
-        found = list(log.markers(0, b"row "))
+        markers = list(log.markers(0, b"row "))
 
-        assert [(marked.number, marked.marker) for marked in found] == [(0, b"event 1"), (4, b"event 2")]
+        assert [(marked.number, marked.marker) for marked in markers] == [(0, b"event 1"), (4, b"event 2")]
         with pytest.raises(CorruptRecord):
             list(log.markers(0))
 

@@ -1,6 +1,6 @@
-"""What opening does about a log that was left in the middle of something, and what it refuses to do.
+"""How opening treats a log that was interrupted, and what it refuses to do.
 
-Each test leaves a log as a crash would: the blocks as they are, and in the index the state that the crash found.
+Each test leaves a log as a crash would: the blocks unchanged, and in the index the state at the crash.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def test_records_that_were_not_published_are_cut_and_cleared(tmp_path: Path, ver
         assert (report.message_count, report.cut_path, report.removed_paths) == (end, str(last), ())
         assert numbers(log) == numbers(survivor) == list(range(end))
         if cut_at is not None:
-            # The index message before the first record of a block goes with it.
+            # The index message before the first record of a block is removed with it.
             assert cut_at - base - 72 <= report.cut_position <= cut_at - base
             assert report.cut_bytes > 0
             assert not any(last.read_bytes()[report.cut_position :])
@@ -157,7 +157,7 @@ def test_records_that_were_not_published_are_cut_and_cleared(tmp_path: Path, ver
 
 
 def test_a_survivor_cuts_unpublished_records_of_a_killed_process(tmp_path: Path, version: int) -> None:
-    """It may have looked for that message already, and found none: it must not come back behind its back."""
+    """It may have searched for that message already, and found none: the message must not come back unnoticed."""
     fill(tmp_path, version)
     survivor = reopen(tmp_path)
     assert survivor.end == COUNT
@@ -169,12 +169,12 @@ def test_a_survivor_cuts_unpublished_records_of_a_killed_process(tmp_path: Path,
     assert numbers(survivor) == list(range(COUNT))
 
 
-# --- No process had the log open, and the machine was not started anew ---
+# --- No process had the log open, and the machine was not restarted ---
 
 
 @pytest.mark.parametrize("writing", [0, DEAD])
 @pytest.mark.parametrize("end", [0, 2, 5, 12, 13, 14])
-def test_records_behind_an_old_published_end_are_kept_though_the_boot_id_is_the_same(
+def test_records_after_an_old_published_end_are_kept_though_the_boot_id_is_the_same(
     tmp_path: Path, version: int, end: int, writing: int
 ) -> None:
     """As a snapshot of the disk leaves them: the records were synced, and the page of the index was not."""
@@ -198,8 +198,8 @@ def test_an_old_copy_of_the_whole_index_costs_no_message(tmp_path: Path, version
     shutil.copytree(tmp_path / "log", tmp_path / "snapshot")
     (tmp_path / "snapshot" / "index").write_bytes(old)
 
-    with quick_log(tmp_path / "snapshot") as found:
-        assert numbers(found) == list(range(COUNT))
+    with quick_log(tmp_path / "snapshot") as restored:
+        assert numbers(restored) == list(range(COUNT))
 
 
 def test_a_torn_record_ends_the_log_also_on_the_same_boot(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_published_end_ahead_of_the_records_is_believed_as_far_as_it_was_synce
 
 
 def test_a_log_that_closed_its_files_checks_the_end_again_before_it_appends(tmp_path: Path, version: int) -> None:
-    """While no file was open the volume may have been mounted anew, from before what was not synced."""
+    """While no file was open, the volume may have been mounted again from before the unsynced data."""
     fill(tmp_path, version)
     log = reopen(tmp_path)
     assert numbers(log) == list(range(COUNT))
@@ -273,8 +273,8 @@ def test_a_message_of_version_1_that_was_half_stored_is_no_message() -> None:
             log.append(body(9), id="half", tag="of.it")
             disk.cut()
 
-        with Log.open("/log", filesystem=disk.after_process_kill(seed)) as found:
-            messages = found.read(0)
+        with Log.open("/log", filesystem=disk.after_process_kill(seed)) as survivor:
+            messages = survivor.read(0)
             assert [message.body for message in messages] in (sent, [*sent, body(9)])
             assert [(message.id, message.tag) for message in messages[len(sent) :]] in ([], [("half", "of.it")])
             assert all(message.timestamp for message in messages)
@@ -282,8 +282,8 @@ def test_a_message_of_version_1_that_was_half_stored_is_no_message() -> None:
     assert ends == {0, 1}
 
 
-def test_a_killed_process_costs_no_look_at_what_lies_before(tmp_path: Path, version: int) -> None:
-    """Damage in an earlier block, and before the last index entry of the last one, is not met."""
+def test_a_killed_process_costs_no_check_of_earlier_records(tmp_path: Path, version: int) -> None:
+    """Damage in an earlier block, and before the last index entry of the last one, is not read."""
     with quick_log(tmp_path, version=version, block_size=128 << 10) as log:
         for number in range(1000):
             log.append(b"%d" % number * 20)
@@ -322,7 +322,7 @@ def test_a_change_that_raised_is_recovered_by_the_next_one(tmp_path: Path, versi
         assert numbers(log) == [0, 1]
 
 
-def test_another_process_that_recovered_meanwhile_is_believed(tmp_path: Path, version: int) -> None:
+def test_the_recovery_of_another_process_is_trusted(tmp_path: Path, version: int) -> None:
     fill(tmp_path, version)
     one = reopen(tmp_path)
     two = reopen(tmp_path)
@@ -405,10 +405,10 @@ def test_a_process_killed_at_any_call_leaves_a_log_that_the_next_one_opens(
             after = disk.after_process_kill()
 
             with Log.open("/log", filesystem=after, block_size=BLOCK_SIZE, max_block_count=1) as reopened:
-                found = numbers(reopened)
-                assert found == list(range(reopened.first, reopened.end)), (call, nth)
+                recovered = numbers(reopened)
+                assert recovered == list(range(reopened.first, reopened.end)), (call, nth)
                 assert end is None or reopened.end in (end, end + 1) or end == 0, (call, nth)
-                assert reopened.append(body(reopened.end)).number == found[-1] + 1
+                assert reopened.append(body(reopened.end)).number == recovered[-1] + 1
                 names = [name for name in after.names("/log") if name.endswith(SUFFIXES[version])]
                 assert len(names) == len(reopened.inspect().blocks), (call, nth)
                 reopened.verify()
@@ -419,7 +419,7 @@ def test_a_process_killed_at_any_call_leaves_a_log_that_the_next_one_opens(
 
 
 def test_after_a_power_cut_the_log_goes_as_far_as_its_records_check(tmp_path: Path, version: int) -> None:
-    """More was synced by the system than the index knew: it is kept."""
+    """The system synced more than the index recorded: it is kept."""
     fill(tmp_path, version)
     leave(tmp_path, boot_id=OTHER_BOOT, synced=4, end=5)
 
@@ -467,7 +467,7 @@ def test_after_a_power_cut_synced_records_are_kept(tmp_path: Path) -> None:
     }
 
 
-def test_time_goes_on_after_a_recovery(tmp_path: Path, version: int) -> None:
+def test_time_continues_after_a_recovery(tmp_path: Path, version: int) -> None:
     clock = SimulatedClock()
     fill(tmp_path, version, clock=clock)
     leave(tmp_path, boot_id=OTHER_BOOT, synced=0, end=0)
@@ -479,13 +479,13 @@ def test_time_goes_on_after_a_recovery(tmp_path: Path, version: int) -> None:
         assert log.find_time(last) == 0
 
 
-def test_whole_records_behind_a_torn_one_are_cleared_on_disk(tmp_path: Path, version: int) -> None:
+def test_complete_records_after_a_torn_one_are_cleared_on_disk(tmp_path: Path, version: int) -> None:
     with quick_log(tmp_path, version=version) as log:
         for number in range(10):
             log.append(body(number))
         offset = log.read(4)[0].offset
     leave(tmp_path, boot_id=OTHER_BOOT, synced=0, end=0)
-    # A size that cannot be, in both versions.
+    # An impossible size, in both versions.
     wound(blocks(tmp_path)[0], offset + (200 if version == 1 else 0), b"\xff\xff\xff\xff")
 
     with quick_log(tmp_path) as log:
@@ -517,9 +517,9 @@ def test_the_entries_of_a_recovered_block_are_refilled(tmp_path: Path) -> None:
     assert struct.unpack_from("<3Q", block.read_bytes(), index2index + 8) == tuple(places)
     for place in places:
         entries = list(struct.iter_unpack("<II", whole[place + 8 : place + 72]))
-        found = list(struct.iter_unpack("<II", block.read_bytes()[place + 8 : place + 72]))
-        assert [position for position, _ in found] == [position for position, _ in entries]
-        assert {checksum for _, checksum in found} == {0}
+        refilled = list(struct.iter_unpack("<II", block.read_bytes()[place + 8 : place + 72]))
+        assert [position for position, _ in refilled] == [position for position, _ in entries]
+        assert {checksum for _, checksum in refilled} == {0}
 
 
 def test_a_recovered_block_is_written_on_with_entries(tmp_path: Path) -> None:
@@ -555,7 +555,7 @@ def test_a_block_whose_making_was_cut_short_is_removed(tmp_path: Path, version: 
 
 
 def add_block(path: Path, stored: int, behind: bytes = b"") -> Path:
-    """As a crash leaves a block that the index does not name yet: `stored` of its first bytes, then `behind`."""
+    """Adds a block that a crash left and the index does not name yet: `stored` of its first bytes, then `behind`."""
     with Log.open(path, read_only=True) as log:
         last = log.inspect().blocks[-1]
     whole = first_bytes(BlockHeader(2, last.number + 1, last.end_offset, COUNT, NOW_US, 64, 8))
@@ -566,7 +566,7 @@ def add_block(path: Path, stored: int, behind: bytes = b"") -> Path:
 
 @pytest.mark.parametrize("boot_id", [None, OTHER_BOOT])
 def test_a_block_whose_first_bytes_were_torn_in_its_making_is_removed(tmp_path: Path, boot_id: bytes | None) -> None:
-    """All of them are stored by one write, which a crash can cut behind any word."""
+    """All of them are stored by one write, which a crash can cut after any word."""
     fill(tmp_path, 2)
     leave(tmp_path, boot_id=boot_id)
     whole = add_block(tmp_path, BLOCK_SIZE).read_bytes().rstrip(b"\0")
@@ -583,7 +583,7 @@ def test_a_block_whose_first_bytes_were_torn_in_its_making_is_removed(tmp_path: 
         assert log.append(body(COUNT)).number == COUNT
 
 
-def test_a_block_with_a_torn_header_and_something_behind_it_is_refused(tmp_path: Path) -> None:
+def test_a_block_with_a_torn_header_and_something_after_it_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, 2)
     leave(tmp_path, boot_id=OTHER_BOOT)
     new = add_block(tmp_path, 64, behind=b"a record")
@@ -621,7 +621,7 @@ def test_a_repair_does_not_put_the_only_block_aside_and_start_again_at_0(tmp_pat
 
 
 def test_a_roll_that_was_cut_short_is_finished(tmp_path: Path, version: int) -> None:
-    """The next block is there, and the one before is not cut to its length."""
+    """The next block exists, and the one before is not cut to its length."""
     fill(tmp_path, version)
     before_last = blocks(tmp_path)[-2]
     sealed = before_last.read_bytes()
@@ -653,13 +653,13 @@ def test_an_end_word_without_a_next_block_is_taken_back(tmp_path: Path) -> None:
 
 def test_blocks_that_were_retired_when_the_machine_went_down_do_not_come_back(tmp_path: Path, version: int) -> None:
     fill(tmp_path, version)
-    kept = {file.name: file.read_bytes() for file in blocks(tmp_path)}
+    contents = {file.name: file.read_bytes() for file in blocks(tmp_path)}
     with reopen(tmp_path) as log:
         first = log.retire(before=7)
-    gone = [name for name in kept if not (tmp_path / name).exists()]
+    gone = [name for name in contents if not (tmp_path / name).exists()]
     assert gone
     for name in gone:
-        (tmp_path / name).write_bytes(kept[name])
+        (tmp_path / name).write_bytes(contents[name])
     leave(tmp_path, boot_id=OTHER_BOOT)
 
     with reopen(tmp_path) as log:
@@ -684,7 +684,7 @@ def test_slots_of_sealed_blocks_survive_a_recovery(tmp_path: Path, version: int)
     assert (after[-1].base_offset, after[-1].end_offset) == (before[-1].base_offset, before[-1].end_offset)
 
 
-# --- What does not follow ---
+# --- Blocks that do not follow each other ---
 
 
 @pytest.mark.parametrize("has_index", [True, False])
@@ -760,7 +760,7 @@ def test_all_blocks_missing_is_refused(tmp_path: Path, version: int) -> None:
 # --- Bytes behind the end of a closed log ---
 
 
-def test_bytes_behind_the_end_of_a_closed_log_are_cleared(tmp_path: Path, version: int) -> None:
+def test_bytes_past_the_end_of_a_closed_log_are_cleared(tmp_path: Path, version: int) -> None:
     with quick_log(tmp_path, version=version) as log:
         log.append(body(0))
         end = log.inspect().blocks[0].end_offset
@@ -772,7 +772,7 @@ def test_bytes_behind_the_end_of_a_closed_log_are_cleared(tmp_path: Path, versio
         log.append(body(1))
         assert numbers(log) == [0, 1]
 
-    # One such byte may stand in a checksum, a row of them cannot.
+    # One such byte may be in a checksum, a row of them cannot.
     assert b"\x55" * 8 not in blocks(tmp_path)[0].read_bytes()
 
 
@@ -825,12 +825,12 @@ def test_a_repair_cuts_at_the_first_damage_and_puts_later_blocks_aside(tmp_path:
 # --- The size of the index ---
 
 
-@pytest.mark.parametrize(("asked", "slots"), [(1, 8), (2, 8), (3, 6), (64, 64)])
-def test_a_rebuilt_index_has_slots_for_every_block(tmp_path: Path, version: int, asked: int, slots: int) -> None:
+@pytest.mark.parametrize(("count_max", "slots"), [(1, 8), (2, 8), (3, 6), (64, 64)])
+def test_a_rebuilt_index_has_slots_for_every_block(tmp_path: Path, version: int, count_max: int, slots: int) -> None:
     fill(tmp_path, version)
     (tmp_path / "index").unlink()
 
-    with quick_log(tmp_path, block_size=BLOCK_SIZE, max_block_count=asked) as log:
+    with quick_log(tmp_path, block_size=BLOCK_SIZE, max_block_count=count_max) as log:
         assert log.inspect().max_block_count == slots
         assert len(log.inspect().blocks) == 5
 

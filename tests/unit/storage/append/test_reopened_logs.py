@@ -1,4 +1,4 @@
-"""A log that closed itself after a failed sync is reopened: what failed is gone, what was promised is on disk."""
+"""A log that closed itself after a failed sync is reopened: failed puts are removed, promised ones are on disk."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_log_that_was_closed_is_not_reopened(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nth", range(1, 6))
 @pytest.mark.parametrize("durability", ["commit", "os"])
 def test_messages_acknowledged_after_a_reopening_survive_a_power_cut(durability: str, nth: int) -> None:
-    """The system calls pages clean after a failed sync: what a later sync promises must be stored again."""
+    """The system considers pages clean after a failed sync: data that a later sync promises must be stored again."""
     disk = SimulatedFileSystem(seed=nth)
     log = Log.open("/log", durability=durability, filesystem=disk)
     acknowledged: list[bytes] = []
@@ -92,14 +92,16 @@ def test_messages_acknowledged_after_a_reopening_survive_a_power_cut(durability:
     put(b"last")
     promised = bodies(log)
 
-    with Log.open("/log", filesystem=disk.after_power_cut(nth)) as found:
-        assert bodies(found) == promised
+    with Log.open("/log", filesystem=disk.after_power_cut(nth)) as survivor:
+        assert bodies(survivor) == promised
         assert set(acknowledged) <= set(promised)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_after_a_failed_sync_another_process_writes_the_pages_again_that_the_system_calls_clean(seed: int) -> None:
-    """The index is marked: the other process has seen no failure of its own, and syncing alone would write nothing."""
+    """The index is marked: the other process has noticed no failure of its own, and syncing alone
+    would write nothing.
+    """
     disk = SimulatedFileSystem(seed=seed)
     log, other = (Log.open("/log", filesystem=disk, durability="os") for _ in range(2))
     log.append(b"published")
@@ -110,5 +112,5 @@ def test_after_a_failed_sync_another_process_writes_the_pages_again_that_the_sys
     other.append(b"more")
     other.sync()
 
-    with Log.open("/log", filesystem=disk.after_power_cut(seed)) as found:
-        assert bodies(found) == [b"published", b"more"]
+    with Log.open("/log", filesystem=disk.after_power_cut(seed)) as survivor:
+        assert bodies(survivor) == [b"published", b"more"]

@@ -67,7 +67,7 @@ def test_retired_messages_cannot_be_read(log: Log) -> None:
     assert log.at(8) is not None
 
 
-def test_numbers_and_offsets_go_on_after_retiring(log: Log) -> None:
+def test_numbers_and_offsets_continue_after_retiring(log: Log) -> None:
     end_offset = log.inspect().blocks[-1].end_offset
     log.retire(before=COUNT)
 
@@ -88,7 +88,7 @@ def test_retired_messages_stay_retired_after_reopening(log: Log) -> None:
         assert [message.number for message in reopened.read(8)] == list(range(8, COUNT))
 
 
-def test_retiring_again_goes_on(log: Log) -> None:
+def test_retiring_again_continues(log: Log) -> None:
     assert [log.retire(before=before) for before in (5, 5, 9, 6, 22)] == [4, 4, 8, 8, 20]
 
 
@@ -139,13 +139,13 @@ def test_the_index_is_on_disk_before_the_first_file_goes(tmp_path: Path, version
     disk = WatchedDisk()
     log = fill(quick_log(tmp_path / "log", version=version, block_size=4096, filesystem=disk))
     log.sync()
-    seen: list[tuple[str, int]] = []
+    syncs: list[tuple[str, int]] = []
     disk.syncs.clear()
-    disk.on_sync = lambda path: seen.append((Path(path).name, len(block_files(log))))
+    disk.on_sync = lambda path: syncs.append((Path(path).name, len(block_files(log))))
 
     log.retire(before=10)
 
-    assert seen == [("index", 6)]
+    assert syncs == [("index", 6)]
     assert disk.syncs == ["index", "log/"]
     assert len(block_files(log)) == 4
 

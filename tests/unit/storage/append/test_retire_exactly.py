@@ -1,4 +1,4 @@
-"""Retiring exactly: what comes before a number is gone for all, wherever in a block it lies."""
+"""Retiring exactly: messages before a number are removed for all readers, at any place in a block."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_the_log_starts_with_the_very_number(tmp_path: Path, before: int, blocks
     with filled(tmp_path) as log, quick_log(tmp_path, read_only=True) as follower:
         assert log.retire(before=before, exactly=True) == before
 
-        for seen in (log, follower):
-            assert [message.number for message in seen.read(before)] == list(range(before, COUNT))
-            assert [message.number for message in seen.backwards()] == list(range(COUNT - 1, before - 1, -1))
-            assert sum(batch.num_rows for batch in seen.scan()) == COUNT - before
-            assert seen.find_time(0) == before
-            for ask in (seen.at, seen.read):
+        for opened in (log, follower):
+            assert [message.number for message in opened.read(before)] == list(range(before, COUNT))
+            assert [message.number for message in opened.backwards()] == list(range(COUNT - 1, before - 1, -1))
+            assert sum(batch.num_rows for batch in opened.scan()) == COUNT - before
+            assert opened.find_time(0) == before
+            for ask in (opened.at, opened.read):
                 with pytest.raises(NumberRetired) as caught:
                     ask(before - 1)
                 assert caught.value.first == before
@@ -102,7 +102,7 @@ def test_if_nothing_is_to_be_retired_another_writer_is_not_waited_for(tmp_path: 
     reader.close()
 
 
-def test_a_reader_behind_retention_gets_an_error(tmp_path: Path) -> None:
+def test_a_reader_that_retention_overtook_gets_an_error(tmp_path: Path) -> None:
     with filled(tmp_path) as log:
         reader = log.reader("billing")
         log.retire(before=3, exactly=True)
@@ -145,7 +145,7 @@ def test_after_a_repair_that_cuts_hidden_messages_new_ones_are_visible(tmp_path:
 
 def test_if_the_index_has_no_room_for_the_note_nothing_changes(tmp_path: Path) -> None:
     with filled(tmp_path) as log:
-        log.extension = {"x": "y" * 920}
+        log.extension = {"x": "y" * 912}
 
         with pytest.raises(TooLarge):
             log.retire(before=2, exactly=True)
@@ -166,7 +166,9 @@ def test_version_1_cannot_retire_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["os", "commit", "interval:1s"])
-def test_the_last_block_goes_and_writers_of_other_processes_go_on_in_the_next(tmp_path: Path, durability: str) -> None:
+def test_the_last_block_goes_and_writers_of_other_processes_continue_in_the_next(
+    tmp_path: Path, durability: str
+) -> None:
     with (
         quick_log(tmp_path, durability=durability) as log,
         quick_log(tmp_path, durability=durability) as other,

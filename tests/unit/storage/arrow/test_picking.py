@@ -1,4 +1,4 @@
-"""Picking a little out of much: only what is asked for comes from disk."""
+"""Reading a little out of much: only the requested parts come from disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warren.storage.disk.filesystem import PICKING_FILE_SYSTEM
 
 START_US = START_NS // 1000
 RANDOM = "rr"
-"""How the system calls a map of which it fetches what is touched, and nothing around it."""
+"""The system's name for a map of which it loads only the touched pages."""
 
 
 def test_pages_of_a_sparse_read_that_are_not_touched_are_not_fetched(tmp_path: Path) -> None:
@@ -33,9 +33,7 @@ def flags_of_map(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_scan_has_its_range_fetched_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
+def test_a_scan_prefetches_only_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     fetched: list[tuple[int, int]] = []
     monkeypatch.setattr(Block, "will_need", lambda block, start, end: fetched.append((start, end)))
     with quick_log(tmp_path / "log", version=version) as log:
@@ -67,6 +65,6 @@ def test_a_message_is_found_by_time_without_reading_a_body(tmp_path: Path, monke
             clock.pass_ns(1_000_000_000)
         monkeypatch.delattr(Block, "read")
 
-        found = [log.find_time(START_US + second * 1_000_000) for second in range(12)]
+        numbers = [log.find_time(START_US + second * 1_000_000) for second in range(12)]
 
-        assert found == [*range(0, 1000, 100), 1000, 1000]
+        assert numbers == [*range(0, 1000, 100), 1000, 1000]

@@ -1,4 +1,4 @@
-"""A range of a log as Arrow: which messages, which columns, in what batches, and what is looked at on the way."""
+"""A range of a log as Arrow: which messages, which columns, in which batches, and which bytes are read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def clock() -> SimulatedClock:
 
 @pytest.fixture
 def singles(tmp_path: Path) -> Iterator[Log]:
-    """Two thousand messages, each in a record of its own, in several blocks."""
+    """Two thousand messages, each in its own record, in several blocks."""
     with quick_log(tmp_path / "singles", block_size=BLOCK_SIZE) as log:
         for number in range(2000):
             log.append(b"%05d" % number, tag=("eu.de", "us")[number % 2])
@@ -55,13 +55,13 @@ def batches(tmp_path: Path) -> Iterator[Log]:
 
 
 def table(log: Log, *arguments: Any, **options: Any) -> pa.Table:
-    found = list(log.scan(*arguments, **options))
-    return pa.Table.from_batches(found) if found else pa.table({"number": pa.array([], pa.int64())})
+    scanned = list(log.scan(*arguments, **options))
+    return pa.Table.from_batches(scanned) if scanned else pa.table({"number": pa.array([], pa.int64())})
 
 
 def numbers(log: Log, *arguments: Any, **options: Any) -> list[int]:
-    found: list[int] = table(log, *arguments, **{"columns": ["number"], **options})["number"].to_pylist()
-    return found
+    column: list[int] = table(log, *arguments, **{"columns": ["number"], **options})["number"].to_pylist()
+    return column
 
 
 def block_files(log: Log) -> list[Path]:
@@ -197,10 +197,10 @@ def test_a_range_of_numbers(singles: Log, start: int | None, end: int | None, ex
 
 @pytest.mark.parametrize(("start", "end"), [(999, 1001), (1000, 2000), (1500, 1501), (0, 7999), (1, 8000)])
 def test_a_range_may_start_and_end_within_a_batch(batches: Log, start: int, end: int) -> None:
-    found = table(batches, start, end)
+    rows = table(batches, start, end)
 
-    assert found["number"].to_pylist() == list(range(start, end))
-    assert found["body"].to_pylist() == [b"%05d" % number for number in range(start, end)]
+    assert rows["number"].to_pylist() == list(range(start, end))
+    assert rows["body"].to_pylist() == [b"%05d" % number for number in range(start, end)]
 
 
 def test_an_empty_log_has_no_batches(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_an_empty_log_has_no_batches(tmp_path: Path) -> None:
         assert list(log.scan(since=0, until=1 << 60)) == []
 
 
-def test_a_scan_of_retired_messages_raises_at_once(singles: Log) -> None:
+def test_a_scan_of_retired_messages_raises_immediately(singles: Log) -> None:
     first = singles.retire(before=1000)
 
     with pytest.raises(NumberRetired) as error:
@@ -220,10 +220,10 @@ def test_a_scan_of_retired_messages_raises_at_once(singles: Log) -> None:
 
 
 def test_a_scan_ends_where_the_log_ended_when_it_began(singles: Log) -> None:
-    found = singles.scan(columns=["number"])
+    scan = singles.scan(columns=["number"])
     singles.append(b"later")
 
-    assert sum(batch.num_rows for batch in found) == 2000
+    assert sum(batch.num_rows for batch in scan) == 2000
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -267,11 +267,11 @@ def test_a_filter_picks_single_rows_of_a_batch(tmp_path: Path) -> None:
         for _ in range(3):
             log.append_many([b"%d" % row for row in range(10)], tags=["a", "b"] * 5, keys=[b"k", None] * 5)
 
-        found = table(log, tag="b", columns=["number", "key", "body"])
+        rows = table(log, tag="b", columns=["number", "key", "body"])
 
-    assert found["number"].to_pylist() == [number for number in range(30) if number % 2]
-    assert found["key"].null_count == 15
-    assert found["body"].to_pylist() == [b"%d" % (number % 10) for number in range(30) if number % 2]
+    assert rows["number"].to_pylist() == [number for number in range(30) if number % 2]
+    assert rows["key"].null_count == 15
+    assert rows["body"].to_pylist() == [b"%d" % (number % 10) for number in range(30) if number % 2]
 
 
 def test_batches_without_a_wanted_tag_are_not_even_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,9 +290,9 @@ def test_batches_without_a_wanted_tag_are_not_even_unpacked(tmp_path: Path, monk
 
         monkeypatch.setattr(Block, "read", watched)
 
-        found = table(log, 0, tag="eu.*", columns=["number"], skips=True).column("number").to_pylist()
+        scanned = table(log, 0, tag="eu.*", columns=["number"], skips=True).column("number").to_pylist()
 
-        assert found == [*range(100), *range(300, 400), *range(501, 600, 2)]
+        assert scanned == [*range(100), *range(300, 400), *range(501, 600, 2)]
         assert read == [0, 300, 500]
 
 
@@ -338,7 +338,7 @@ def test_a_single_record_is_checked_whether_it_is_wanted_or_not(tmp_path: Path) 
         table(log, tag="eu", skips=True)
 
 
-def test_a_malformed_filter_is_refused_at_once(singles: Log) -> None:
+def test_a_malformed_filter_is_refused_immediately(singles: Log) -> None:
     with pytest.raises(MalformedFilter):
         singles.scan(tag="a..b")
 
@@ -367,9 +367,9 @@ def test_blocks_outside_the_range_are_not_even_opened(singles: Log, clock: Simul
     with quick_log(singles.path, read_only=True) as log:
         block = log.inspect().blocks[1]
 
-        found = numbers(log, block.base_number, block.end_number)
+        scanned = numbers(log, block.base_number, block.end_number)
 
-        assert found == list(range(block.base_number, block.end_number))
+        assert scanned == list(range(block.base_number, block.end_number))
         with pytest.raises(CorruptRecord, match="missing"):
             numbers(log)
 
@@ -385,9 +385,9 @@ def test_blocks_outside_the_time_are_not_even_opened(tmp_path: Path, clock: Simu
     last.unlink()
     middle = (blocks[2].base_number + blocks[2].end_number) // 2
     with quick_log(tmp_path, read_only=True) as log:
-        found = numbers(log, since=START_US + middle * 1000, until=START_US + (middle + 3) * 1000)
+        scanned = numbers(log, since=START_US + middle * 1000, until=START_US + (middle + 3) * 1000)
 
-    assert found == [middle, middle + 1, middle + 2]
+    assert scanned == [middle, middle + 1, middle + 2]
 
 
 # --- Batches, and where their bytes lie ---
@@ -399,17 +399,17 @@ def body_addresses(batch: pa.RecordBatch) -> tuple[int, int]:
 
 
 def map_addresses(log: Log) -> list[tuple[int, int]]:
-    """Where the blocks that the log has open are mapped."""
+    """Returns the addresses at which the open blocks of the log are mapped."""
     views = [np.frombuffer(block.view, np.uint8) for block in log._files._blocks.values()]
     return [(view.ctypes.data, view.ctypes.data + len(view)) for view in views]
 
 
 def test_the_bodies_of_large_batches_are_not_copied(batches: Log) -> None:
-    found = list(batches.scan(columns=["body", "number"]))
+    scanned = list(batches.scan(columns=["body", "number"]))
 
     maps = map_addresses(batches)
-    assert [batch.num_rows for batch in found] == [1000] * 8
-    for batch in found:
+    assert [batch.num_rows for batch in scanned] == [1000] * 8
+    for batch in scanned:
         start, end = body_addresses(batch)
         assert any(low <= start and end <= high for low, high in maps)
 
@@ -421,9 +421,9 @@ def test_small_batches_are_put_together(tmp_path: Path) -> None:
             if start == 2000:
                 log.append(b"alone")
 
-        found = list(log.scan(columns=["number", "body"]))
+        scanned = list(log.scan(columns=["number", "body"]))
 
-    assert [batch.num_rows for batch in found] == [5001]
+    assert [batch.num_rows for batch in scanned] == [5001]
 
 
 @pytest.mark.parametrize("tags", [None, ["eu.de", "us"] * 500])
@@ -461,13 +461,13 @@ def test_no_batch_takes_much_memory_however_large_the_messages(tmp_path: Path, c
 
 
 def test_batches_outlive_the_log_and_its_files(batches: Log) -> None:
-    found = list(batches.scan())
+    scanned = list(batches.scan())
     batches.retire(before=batches.end)
     batches.close()
     for file in block_files(batches):
         file.unlink()
 
-    bodies = [body for batch in found for body in batch.column("body").to_pylist()]
+    bodies = [body for batch in scanned for body in batch.column("body").to_pylist()]
 
     assert bodies == [b"%05d" % number for number in range(8000)]
 
@@ -478,7 +478,7 @@ def test_a_scan_that_is_not_read_to_its_end_does_no_harm(batches: Log) -> None:
     assert batches.append(b"more").number == 8000
 
 
-# --- What is checked ---
+# --- Checks ---
 
 
 def test_the_head_that_numpy_sees_is_the_one_that_the_layout_declares() -> None:
@@ -506,7 +506,7 @@ def test_groups_that_were_closed_are_checked_as_a_whole(singles: Log, monkeypatc
 
 
 def entries_of(file: Path) -> Iterator[int]:
-    """Where the entries of the index messages of a block lie."""
+    """Returns the positions of the entries of the index messages of a block."""
     data = file.read_bytes()
     position = data.find(LABEL_INDEX)
     while position >= 0:
@@ -564,8 +564,8 @@ def test_damage_to_a_single_record_is_reported_with_its_position(singles: Log, n
                 look()
             assert error.value.path == block.path
             assert error.value.position == position
-        rest = numbers(log, block.end_number, 2000)
-        assert rest == list(range(block.end_number, 2000))
+        later = numbers(log, block.end_number, 2000)
+        assert later == list(range(block.end_number, 2000))
 
 
 @pytest.mark.parametrize("place", [0, 4, 8, 16, 24, 32, 36, 40, 48, 52, 56, 100, 500, 5000, 9000])
@@ -587,12 +587,12 @@ def test_damage_to_a_batch_is_reported_with_its_position(batches: Log, number: i
             assert (error.value.path, error.value.position) == (block.path, position)
 
 
-@pytest.mark.parametrize("what", list(MALFORMED))
+@pytest.mark.parametrize("fault", list(MALFORMED))
 @pytest.mark.parametrize("kind", ["singles", "batches"])
 def test_a_record_that_checks_but_is_malformed_is_reported_with_its_position(
-    tmp_path: Path, what: str, kind: str
+    tmp_path: Path, fault: str, kind: str
 ) -> None:
-    malformed = MALFORMED[what]
+    malformed = MALFORMED[fault]
     with quick_log(tmp_path) as log:
         fill(log, kind)
         # A count of no messages would not move the log on.
@@ -604,7 +604,7 @@ def test_a_record_that_checks_but_is_malformed_is_reported_with_its_position(
                 look()
             assert error.value.position == receipt.offset
         assert len(table(log, 0, receipt.number)) == receipt.number
-        if what not in ("no message", "ends for another count"):
+        if fault not in ("no message", "ends for another count"):
             assert len(table(log, receipt.number + malformed.message_count)) == receipt.number
 
 
@@ -629,10 +629,10 @@ def test_compressed_messages_are_unpacked(tmp_path: Path, compression: str) -> N
         log.append_many(bodies, keys=[b"k"] * 100)
         log.append_many(bodies)
 
-        found = table(log, columns=["body", "key"])
+        rows = table(log, columns=["body", "key"])
 
-    assert found["body"].to_pylist() == bodies * 3
-    assert found["key"].to_pylist() == [None] * 100 + [b"k"] * 100 + [None] * 100
+    assert rows["body"].to_pylist() == bodies * 3
+    assert rows["key"].to_pylist() == [None] * 100 + [b"k"] * 100 + [None] * 100
 
 
 def test_a_log_of_version_1(tmp_path: Path) -> None:
@@ -648,7 +648,7 @@ def test_a_log_of_version_1(tmp_path: Path) -> None:
 
 
 def test_records_of_several_processes_in_turn(tmp_path: Path) -> None:
-    # After another writer, a process takes no group of single records for whole.
+    # After another writer, a process does not treat a group of single records as complete.
     with quick_log(tmp_path) as one, quick_log(tmp_path) as other:
         for number in range(0, 300, 3):
             one.append(b"%d" % number)

@@ -48,7 +48,7 @@ class Blob(NamedTuple):
 
 
 def blobs(data: bytes) -> Iterator[Blob]:
-    """Every blob of a block, as the document says they follow each other."""
+    """Yields every blob of a block, in the order that the document describes."""
     position = 0
     while position + 4 <= len(data):
         (word,) = struct.unpack_from("<I", data, position)
@@ -65,15 +65,15 @@ def block_files(path: Path) -> list[Path]:
 
 
 def entries(data: bytes) -> list[tuple[int, int]]:
-    """Position and checksum of each entry, found by way of the index2index."""
-    found: list[tuple[int, int]] = []
+    """Yields position and checksum of each entry, found through the index2index."""
+    pairs: list[tuple[int, int]] = []
     index2index = next(blob for blob in blobs(data) if blob.label == b"i2i")
     for (position,) in struct.iter_unpack("<Q", index2index.content[4:]):
         if position:
             index = next(blob for blob in blobs(data) if blob.position == position)
             assert index.label == b"idx"
-            found += struct.iter_unpack("<II", index.content[4:])
-    return found
+            pairs += struct.iter_unpack("<II", index.content[4:])
+    return pairs
 
 
 @pytest.fixture
@@ -140,25 +140,25 @@ def test_a_block_has_entries_according_to_its_size(tmp_path: Path, block_size: i
 def test_blobs_follow_each_other_on_boundaries_of_eight(singles: Path) -> None:
     data = block_files(singles)[0].read_bytes()
 
-    found = list(blobs(data))
+    in_order = list(blobs(data))
 
-    labels = [blob.label for blob in found]
+    labels = [blob.label for blob in in_order]
     assert labels[:4] == [b"hea", b"i2i", b"idx", b""]
     assert labels.count(b"idx") == 3
-    assert [blob.number for blob in found if not blob.is_meta_data] == list(range(COUNT))
-    assert all(blob.position % 8 == 0 for blob in found)
+    assert [blob.number for blob in in_order if not blob.is_meta_data] == list(range(COUNT))
+    assert all(blob.position % 8 == 0 for blob in in_order)
     for message in range(1, 3):
-        place = [place for place, blob in enumerate(found) if blob.label == b"idx"][message]
-        assert found[place + 1].number == message * ENTRIES * SPACING, "before the first message that it indexes"
+        place = [place for place, blob in enumerate(in_order) if blob.label == b"idx"][message]
+        assert in_order[place + 1].number == message * ENTRIES * SPACING, "before the first message that it indexes"
 
 
 def test_entries_give_the_position_of_every_64th_message(singles: Path) -> None:
     data = block_files(singles)[0].read_bytes()
     positions = {blob.number: blob.position for blob in blobs(data) if not blob.is_meta_data}
 
-    found = entries(data)
+    pairs = entries(data)
 
-    assert [position for position, _ in found if position] == [positions[number] for number in range(0, COUNT, SPACING)]
+    assert [position for position, _ in pairs if position] == [positions[number] for number in range(0, COUNT, SPACING)]
 
 
 def test_a_batch_stands_for_several_entries(tmp_path: Path) -> None:
@@ -169,15 +169,15 @@ def test_a_batch_stands_for_several_entries(tmp_path: Path) -> None:
         log.append(b"single")
 
         data = block_files(tmp_path)[0].read_bytes()
-        found = entries(data)
+        pairs = entries(data)
 
-        assert [position for position, _ in found[1:16]] == [offset] * 15
-        assert {checksum for _, checksum in found} == {0}
+        assert [position for position, _ in pairs[1:16]] == [offset] * 15
+        assert {checksum for _, checksum in pairs} == {0}
         assert [log.at(number).number for number in range(1002)] == list(range(1002))  # type: ignore[union-attr]
 
 
 def test_a_block_holds_more_messages_than_it_has_entries(tmp_path: Path) -> None:
-    """Eight index messages of eight entries are 4,096 messages; batches of nothing but ends hold many more."""
+    """Eight index messages of eight entries are 4,096 messages; batches that have only ends hold many more."""
     with quick_log(tmp_path, block_size=64 << 10) as log:
         for _ in range(6):
             log.append_many([b""] * 2000)
@@ -198,7 +198,7 @@ def test_a_block_holds_more_messages_than_it_has_entries(tmp_path: Path) -> None
 
 
 def _group_checksum(data: bytes, start: int) -> int:
-    """Of the records from number `start` up to the 64th."""
+    """Returns the checksum of the records from number `start` up to the 64th."""
     group = [blob for blob in blobs(data) if not blob.is_meta_data and start <= blob.number < start + SPACING]
     assert len(group) == SPACING
     return crc32c(data[group[0].position : group[-1].end])
@@ -247,7 +247,7 @@ def test_a_group_that_another_process_may_have_changed_has_no_checksum(tmp_path:
 
 
 def test_a_message_is_found_without_looking_at_the_ones_far_before_it(singles: Path) -> None:
-    """Damage in the first group is not met on the way to any later one."""
+    """Damage in the first group is not read on the way to any later one."""
     block = block_files(singles)[0]
     data = bytearray(block.read_bytes())
     for blob in list(blobs(bytes(data))):
@@ -408,7 +408,7 @@ def test_a_sealed_block_of_version_1_is_nothing_but_records(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_block_is_preallocated_in_growing_steps_with_space_behind_every_byte(tmp_path: Path, version: int) -> None:
+def test_a_block_is_preallocated_in_growing_steps_with_disk_space_for_every_byte(tmp_path: Path, version: int) -> None:
     with quick_log(tmp_path, version=version, block_size=1 << 20) as log:
         sizes = []
         while len(log.inspect().blocks) < 2:
@@ -421,7 +421,7 @@ def test_a_block_is_preallocated_in_growing_steps_with_space_behind_every_byte(t
         assert sorted(set(sizes)) == [size << 10 for size in (32, 64, 128, 256, 512, 1024)]
 
 
-def test_a_large_record_grows_a_block_at_once(tmp_path: Path) -> None:
+def test_a_large_record_grows_a_block_in_one_step(tmp_path: Path) -> None:
     with quick_log(tmp_path) as log:
         log.append(bytes(3 << 20))
 
@@ -457,7 +457,7 @@ def test_a_header_that_does_not_check_costs_the_index_and_not_the_records(single
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("size", "reason"), [(0, "an empty block"), (2000, "shorter than its index says")])
+@pytest.mark.parametrize(("size", "reason"), [(0, "the block is empty"), (2000, "shorter than its index says")])
 def test_a_block_that_was_cut_is_damage(tmp_path: Path, version: int, size: int, reason: str) -> None:
     with quick_log(tmp_path, version=version, block_size=4096) as log:
         for _ in range(10):
@@ -493,12 +493,12 @@ def test_a_block_without_a_header_is_damage(singles: Path) -> None:
     data[3] &= 0xBF
     block.write_bytes(data)
 
-    with Log.open(singles, read_only=True) as log, pytest.raises(CorruptRecord, match="no header at the start"):
+    with Log.open(singles, read_only=True) as log, pytest.raises(CorruptRecord, match="the block has no header"):
         log.at(0)
 
 
 class SealedMeanwhile(SystemFileSystem):
-    """Another process seals the block between the question for its size and the map of so many bytes."""
+    """Another process seals the block between the read of its size and the map of that many bytes."""
 
     def __init__(self, times: int) -> None:
         self.left = times

@@ -88,7 +88,7 @@ def test_a_map_is_the_file_itself_and_stays_when_it_is_closed(tmp_path: Path) ->
     assert (tmp_path / "file").read_bytes() == b"CONTent"
 
 
-def test_preallocated_space_is_zeros_with_disk_behind_them(tmp_path: Path) -> None:
+def test_preallocated_space_is_zeros_with_disk_space(tmp_path: Path) -> None:
     file = new_file(tmp_path, b"content")
 
     file.preallocate(1 << 20)
@@ -154,7 +154,24 @@ def test_no_space_raises_storage_full(tmp_path: Path, monkeypatch: pytest.Monkey
     assert of_preallocate.value.size == 100
 
 
-def test_other_errors_of_the_system_come_out_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_for_a_directory_a_lock_or_a_name_raises_storage_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, lock = new_file(tmp_path, b"content"), DISK.lock(str(tmp_path / "lock"))
+    for name in ("mkdir", "open", "pwrite", "replace"):
+        monkeypatch.setattr(os, name, failing(errno.ENOSPC))
+
+    with pytest.raises(StorageFull, match=r"in .*directory; free some space"):
+        DISK.make_directory(str(tmp_path / "directory"))
+    with pytest.raises(StorageFull, match=r"in .*other; free some space"):
+        DISK.lock(str(tmp_path / "other"))
+    with pytest.raises(StorageFull, match=r"for 3 bytes in .*lock; free some space"):
+        lock.note_holder(12)
+    with pytest.raises(StorageFull, match=r"in .*target; free some space"):
+        DISK.replace(file.path, str(tmp_path / "target"))
+
+
+def test_other_errors_of_the_system_pass_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = new_file(tmp_path)
     monkeypatch.setattr(os, "pwrite", failing(errno.EIO))
 
@@ -178,16 +195,16 @@ def test_a_failed_sync_raises_with_the_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_sync_asks_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    synced: list[str] = []
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr(os, "fdatasync", lambda fd: asked.append(os.readlink(f"/proc/self/fd/{fd}")))
-    monkeypatch.setattr(os, "fsync", lambda fd: asked.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
 
     new_file(tmp_path).sync()
     DISK.sync_directory(str(tmp_path))
 
-    assert asked == [str(tmp_path / "file"), str(tmp_path)]
+    assert synced == [str(tmp_path / "file"), str(tmp_path)]
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -273,7 +290,7 @@ def test_a_directory_is_made_with_its_parents_each_of_them_durable(
     assert len(synced) == 2
 
 
-def test_a_directory_that_another_process_creates_meanwhile_is_used(
+def test_a_directory_that_another_process_has_just_created_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = os.mkdir
@@ -312,7 +329,7 @@ def test_a_file_is_vouched_for_as_long_as_another_opening_of_it_lasts(tmp_path: 
 
 
 def test_a_map_keeps_a_file_vouched_for(tmp_path: Path) -> None:
-    """Its file system cannot go away while the map is there."""
+    """Its file system cannot disappear while the map exists."""
     one, other = new_file(tmp_path, b"content"), DISK.open(str(tmp_path / "file"), writable=True)
     view = one.map(7, writable=True)
     one.vouch()

@@ -1,4 +1,4 @@
-"""The index: every field at its documented byte, slots that wrap, growth under others' hands, and made anew."""
+"""The index: every field at its documented byte, slots that wrap, concurrent growth, and rebuilding."""
 
 from __future__ import annotations
 
@@ -200,11 +200,11 @@ def test_a_new_index_is_whole_on_disk_before_it_takes_its_place(tmp_path: Path, 
         assert len(index_bytes(log)) == 1024 + 2 * SLOT_SIZES[version]
 
 
-# --- Made anew ---
+# --- Made again ---
 
 
 def fill(path: Path, version: int, *, retire: bool) -> list[tuple[int, bytes, str, int]]:
-    """A log of several blocks; what is in it."""
+    """Fills a log of several blocks, and returns its messages."""
     clock = SimulatedClock()
     with quick_log(path, version=version, block_size=4096, max_block_count=2, clock=clock) as log:
         for number in range(30):

@@ -18,7 +18,7 @@ FILES_MAX = 20
 
 
 class Guest:
-    """Holds a given number of files, and gives them up on request, unless it is busy."""
+    """Holds a given number of files, and releases them on request, unless it is busy."""
 
     def __init__(self, residents: Residents) -> None:
         self._residents, self._count = residents, 0
@@ -68,6 +68,31 @@ def test_no_more_holders_are_asked_than_needed() -> None:
     assert (first.file_count, second.file_count) == (0, 5)
 
 
+class OpensToClose(Guest):
+    """Opens a file before it closes all of its files, as the copy of a log on a slave does."""
+
+    def __init__(self, residents: Residents) -> None:
+        super().__init__(residents)
+        self.rests = 0
+
+    def rest(self) -> bool:
+        self.rests += 1
+        self.hold(self._count + 1)
+        return super().rest()
+
+
+def test_a_holder_that_opens_a_file_in_order_to_close_makes_no_other_one_close() -> None:
+    residents = Residents(10)
+    guests = [OpensToClose(residents) for _ in range(2000)]
+
+    for guest in guests:
+        guest.hold(1)
+
+    # Each rests alone: with 2,000 of them resting within each other there would be a RecursionError.
+    assert [guest.rests for guest in guests] == [1] * 1990 + [0] * 10
+    assert residents._open == 10
+
+
 def test_a_busy_holder_is_skipped() -> None:
     residents = Residents(5)
     busy, idle, other = (Guest(residents) for _ in range(3))
@@ -89,7 +114,7 @@ def test_no_holder_is_asked_to_make_room_for_itself() -> None:
     assert guest.file_count == 50
 
 
-def test_files_that_were_given_up_no_longer_count() -> None:
+def test_released_files_no_longer_count() -> None:
     residents = Residents(10)
     first, second = Guest(residents), Guest(residents)
     for _ in range(100):
@@ -127,7 +152,7 @@ def test_a_collected_holder_no_longer_counts() -> None:
 
 
 class Unlucky(Guest):
-    """Something goes wrong with it in a child."""
+    """An object whose reset fails in a child."""
 
     def after_fork(self) -> None:
         super().after_fork()
@@ -169,12 +194,12 @@ def test_a_process_has_a_limit_below_that_of_the_system() -> None:
 def residents(monkeypatch: pytest.MonkeyPatch) -> Residents:
     """A process that may hold only a few files."""
     few = Residents(FILES_MAX)
-    monkeypatch.setattr("warren.storage.log.process_residents", lambda: few)
+    monkeypatch.setattr("warren.storage.append.open.process_residents", lambda: few)
     return few
 
 
 def open_descriptors(path: Path) -> int:
-    """Descriptors and maps of files under `path`; a map has one of its own."""
+    """Returns descriptors and maps of files under `path`; a map has its own descriptor."""
     links = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -264,7 +289,7 @@ def test_a_log_that_is_dropped_holds_nothing(tmp_path: Path, residents: Resident
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("durability", ["commit", "os", "interval:50ms"])
-def test_a_log_that_rests_goes_on_where_it_was(tmp_path: Path, version: int, durability: str) -> None:
+def test_a_log_that_closed_its_files_continues_where_it_was(tmp_path: Path, version: int, durability: str) -> None:
     log = quick_log(tmp_path, version=version, durability=durability)
     reader = log.reader("billing")
     for number in range(100):
@@ -360,12 +385,12 @@ def test_a_holder_that_is_collected_during_the_walk_does_no_harm() -> None:
     first, gone, last = (Guest(residents) for _ in range(3))
     for guest in (first, gone):
         guest.hold(FILES_MAX // 2)
-    known, count = residents._order[id(first)]
+    reference, count = residents._order[id(first)]
 
     def collecting() -> object:
         """The garbage collector may run at any moment, and so at this one."""
         residents.leave(gone)
-        return known()
+        return reference()
 
     residents._order[id(first)] = collecting, count  # type: ignore[assignment]
     last.hold(FILES_MAX)

@@ -38,7 +38,7 @@ def test_other_names_are_no_blocks(name: str) -> None:
     assert paths.block_base_offset(name, 2) is None
 
 
-def test_a_reader_is_known_by_its_file() -> None:
+def test_a_reader_is_identified_by_its_file() -> None:
     assert paths.reader_name("eu.billing.reader") == "eu.billing"
     assert paths.reader_name("billing.reader.new") is None
     assert paths.reader_name("index") is None

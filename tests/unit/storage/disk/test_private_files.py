@@ -1,4 +1,4 @@
-"""The files of a store are readable for its owner, and for a group that the owner has let in."""
+"""The files of a store are readable for its owner, and for a group that the owner has admitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import warren
 
 PLAIN_UMASK = 0o022
-"""What most machines have: by itself it lets everybody read."""
+"""The default of most machines: by itself it lets all users read."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
 
 
 def fill(path: Path) -> None:
-    """Make every kind of file that a store has."""
+    """Makes every kind of file that a store has."""
     with warren.open(path, keeps=False) as store:
         topic = store.topic("orders", partitions=2)
         topic.put_many([b"x"] * 10)
@@ -46,7 +46,7 @@ def fill(path: Path) -> None:
         store.keep()
 
 
-def test_a_store_and_all_that_is_in_it_is_its_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_store_and_its_files(tmp_path: Path) -> None:
     fill(tmp_path / "data")
 
     paths = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
@@ -55,18 +55,18 @@ def test_a_store_and_all_that_is_in_it_is_its_owners_alone(tmp_path: Path) -> No
     assert {mode(path) for path in paths if path.is_file()} == {0o600}
 
 
-@pytest.mark.parametrize(("given", "directories", "files"), [(0o755, 0o750, 0o640), (0o770, 0o750, 0o640)])
-def test_a_directory_that_is_there_keeps_its_mode_and_lets_no_more_than_its_group_in(
-    tmp_path: Path, given: int, directories: int, files: int
+@pytest.mark.parametrize(("file_mode", "directories", "files"), [(0o755, 0o750, 0o640), (0o770, 0o750, 0o640)])
+def test_an_existing_directory_keeps_its_mode_and_admits_only_its_group(
+    tmp_path: Path, file_mode: int, directories: int, files: int
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    data.chmod(given)
+    data.chmod(file_mode)
 
     fill(data)
 
-    assert mode(data) == given
-    # The umask takes from the group that it may write.
+    assert mode(data) == file_mode
+    # The umask removes the group's right to write.
     assert {mode(path) for path in data.rglob("*") if path.is_dir()} == {directories}
     assert {mode(path) for path in data.rglob("*") if path.is_file()} == {files}
 

@@ -1,4 +1,4 @@
-"""The checksum of two pieces is made of theirs."""
+"""The checksum of two pieces is computed from theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that Chronicle Queue wrote follow the size words that Warren's blocks follow."""
+"""Files that Chronicle Queue wrote have the same size words as Warren's blocks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fixture() -> dict[str, tuple[bytes, dict[str, Any]]]:
 
 
 def walk(data: bytes, align: int) -> Iterator[Blob]:
-    """Blobs by their size words; Chronicle aligns them less than Warren does, or not at all."""
+    """Yields blobs by their size words; Chronicle aligns them less than Warren does, or not at all."""
     position = 0
     while True:
         (word,) = SIZE_WORD.unpack_from(data, position)
@@ -55,17 +55,17 @@ def walk(data: bytes, align: int) -> Iterator[Blob]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_messages_and_meta_data_are_where_the_manifest_says(name: str) -> None:
+def test_messages_and_meta_data_are_at_the_positions_of_the_manifest(name: str) -> None:
     data, manifest = fixture()[name]
 
     *blobs, end = walk(data, manifest["align"])
 
     for kind, is_meta_data in (("data", False), ("meta", True)):
-        found = [blob for blob in blobs if blob.is_meta_data == is_meta_data]
-        assert [(blob.position, len(blob.content)) for blob in found] == [
+        chosen = [blob for blob in blobs if blob.is_meta_data == is_meta_data]
+        assert [(blob.position, len(blob.content)) for blob in chosen] == [
             (each["offset"], each["length"]) for each in manifest[kind]
         ]
-        assert [sha256(blob.content).hexdigest() for blob in found] == [each["sha256"] for each in manifest[kind]]
+        assert [sha256(blob.content).hexdigest() for blob in chosen] == [each["sha256"] for each in manifest[kind]]
     assert end.position == manifest["end"]["offset"]
     assert end.is_meta_data == ("EOF" in manifest["end"]["kind"])
 

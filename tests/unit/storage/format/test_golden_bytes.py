@@ -1,6 +1,6 @@
 """One log of each version, byte for byte: a change of the format cannot pass unnoticed.
 
-A test that fails here because the format was meant to change wants a new version beside the old one, not new bytes.
+If a test fails here because the format was changed on purpose, add a new version, not new bytes.
 """
 
 from __future__ import annotations

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import mmap
 
 import cramjam
 import pyarrow
 import pytest
 
-from warren.storage.format.kafka_batch import decompress
+from warren.storage.format import kafka_batch
+from warren.storage.format.kafka_batch import UNPACKED_IN_PLACE_MIN, decompress
+from warren.storage.format.layout import KAFKA_COMPRESSIONS
 
 RAW = b"some words that come again: " * 40
 SNAPPY = pyarrow.compress(RAW, codec="snappy", asbytes=True)
@@ -39,12 +43,12 @@ def test_truncated_data_yields_a_prefix_or_raises(code: int, packed: bytes, raw:
     errors = 0
     for end in range(len(packed)):
         try:
-            found = bytes(decompress(memoryview(packed[:end]), code))
+            prefix = bytes(decompress(memoryview(packed[:end]), code))
         except ValueError:
             errors += 1
         else:
             # The walk over the records finds that some are missing.
-            assert raw.startswith(found)
+            assert raw.startswith(prefix)
 
     assert errors > len(packed) / 2
 
@@ -86,3 +90,31 @@ def test_an_unknown_compression_raises(code: int) -> None:
 def test_wrong_sizes_raise(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decompress(memoryview(data), 2)
+
+
+@EVERY
+def test_large_data_is_unpacked_piece_by_piece(
+    code: int, packed: bytes, raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_batch, "UNPACKED_SIZE_FIRST", 10)
+    monkeypatch.setattr(kafka_batch, "UNPACKED_RATIO", 0)
+    monkeypatch.setattr(kafka_batch, "UNPACKED_STEP_MAX", 50)
+    monkeypatch.setattr(kafka_batch, "UNPACKED_IN_PLACE_MIN", 200)
+
+    assert decompress(memoryview(packed), code) == raw
+    assert decompress(memoryview(packed), code, len(raw)) == raw
+    with pytest.raises(ValueError, match="unpacked"):
+        decompress(memoryview(packed), code, len(raw) - 1)
+
+
+@pytest.mark.parametrize("code", [1, 3, 4])
+def test_too_little_memory_is_not_reported_as_damage(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(_: int, size: int) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", no_memory)
+    data = bytes(UNPACKED_IN_PLACE_MIN + 1)
+    packed = gzip.compress(data, 1) if code == 1 else pyarrow.compress(data, codec=KAFKA_COMPRESSIONS[code])
+
+    with pytest.raises(MemoryError):
+        decompress(memoryview(packed), code)

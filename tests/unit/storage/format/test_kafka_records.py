@@ -1,4 +1,4 @@
-"""Kafka batches in a log: stored as they came, sent on as they lie, and read as messages by every reader."""
+"""Kafka batches in a log: stored unchanged, sent unchanged, and read as messages by every reader."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tests.support.kafka_batches import CLIENT_TIME_MS, batch_of, batch_of_rows,
 from warren.errors import CorruptRecord, NumberRetired, TooLarge, UnsupportedByVersion
 from warren.message import Message
 from warren.storage import Log
+from warren.storage.format import kafka_columns, kafka_records
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.kafka_batch import numbered, pack_kafka, pack_kafka_in_place
-from warren.storage.format.kafka_records import find_places
+from warren.storage.format.kafka_columns import KafkaColumns
+from warren.storage.format.kafka_records import TOGETHER_MIN, ByteArray, find_places, places_one_by_one, time_deltas
 from warren.storage.format.layout import KAFKA_BATCH_HEAD, PAYLOAD_HEAD, KafkaBatchHead
 from warren.storage.format.record import Packed
 
@@ -46,7 +48,7 @@ def expected(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def only(batch: bytes, log: Log) -> Message:
-    """The one message of this batch, as the log reads it."""
+    """Returns the one message of this batch, as the log reads it."""
     log.append_packed([pack_kafka(batch)])
     (message,) = log.read(log.end - 1)
     return message
@@ -81,8 +83,8 @@ def test_every_reader_gives_the_messages_of_a_batch(log: Log, compression: int) 
     assert numbers == range(1, 5)
     assert [content(message) for message in log.read(1, limit=4)] == [expected(row) for row in ROWS]
     assert [message.number for message in log.read(0)] == list(range(6))
-    found = [log.at(number) for number in numbers]
-    assert [content(message) for message in found if message is not None] == [expected(row) for row in ROWS]
+    messages = [log.at(number) for number in numbers]
+    assert [content(message) for message in messages if message is not None] == [expected(row) for row in ROWS]
     assert [message.body for message in log.backwards()] == [
         b"after", b"fourth", b"third" * 50, b"", b"first", b"before",
     ]  # fmt: skip
@@ -119,7 +121,7 @@ def test_messages_have_the_time_of_storing_and_the_offset_of_their_record(log: L
     assert log.find_time(messages[0].timestamp) == numbers.start
 
 
-def test_a_batch_is_returned_as_it_came_except_for_base_offset_and_epoch(log: Log) -> None:
+def test_a_batch_is_returned_unchanged_except_for_base_offset_and_epoch(log: Log) -> None:
     log.append_many([b"x"] * 7)
     batch = batch_of_rows(ROWS, compression=4)
     log.append_packed([pack_kafka(batch, leader_epoch=3)])
@@ -225,9 +227,9 @@ def test_a_batch_survives_a_crash(tmp_path: Path) -> None:
     log = Log.open(tmp_path, durability="os")
     log.append_packed([packed_rows(ROWS), packed_rows(many(100))])
     block = next(tmp_path.glob("*.block"))
-    left = {path.name: path.read_bytes() for path in (tmp_path / "index", block)}
+    contents = {path.name: path.read_bytes() for path in (tmp_path / "index", block)}
     log.close()
-    for name, data in left.items():
+    for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
 
     with Log.open(tmp_path, durability="os", repair=True) as again:
@@ -260,7 +262,7 @@ def test_snappy_is_read_as_librdkafka_packs_it(log: Log) -> None:
     assert [message.body for message in log.read(0)] == [b"v" * 5000] * 3
 
 
-# --- What Kafka has and Warren has not ---
+# --- Fields that only Kafka has ---
 
 
 def test_a_null_value_is_an_empty_body_with_a_marker_header(log: Log) -> None:
@@ -318,7 +320,7 @@ def test_a_key_may_be_larger_than_warren_takes(log: Log) -> None:
     assert only(batch_of([(bytes(100_000), b"v", [])]), log).key == bytes(100_000)
 
 
-# --- What makes no sense ---
+# --- Malformed batches ---
 
 
 def crafted(batch: bytes, **changes: int) -> Packed:
@@ -327,7 +329,7 @@ def crafted(batch: bytes, **changes: int) -> Packed:
 
 
 def with_headers(count: int, headers: bytes) -> Packed:
-    """A batch of one record, which says that it has so many headers, and has these bytes of them."""
+    """Returns a batch of one record, which claims this many headers, and has these bytes of them."""
     record = b"\0\0\0\1\2v" + bytes((count << 1,)) + headers
     records = bytes((len(record) << 1,)) + record
     return crafted(PLAIN[: KAFKA_BATCH_HEAD.size] + records, record_count=1, batch_length=49 + len(records))
@@ -358,7 +360,7 @@ UNREADABLE = {
     "a header value that passes its record": with_headers(1, b"\2h\4v"),
     "fewer headers than there are": with_headers(1, b"\2h\2v\2h\2v"),
     "more headers than there are": with_headers(2, b"\2h\2v"),
-    "headers where there are none": with_headers(0, b"\2h\2v"),
+    "headers although their count is 0": with_headers(0, b"\2h\2v"),
     "headers below zero": crafted(
         PLAIN[: KAFKA_BATCH_HEAD.size] + b"\x0e\0\0\0\1\2v\1", record_count=1, batch_length=49 + 8
     ),
@@ -372,9 +374,9 @@ def test_headers_made_by_hand_are_read(log: Log) -> None:
     assert [(message.body, dict(message.headers)) for message in log.read(0)] == [(b"v", {"h": b"v", "i": b""})]
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_a_batch_that_makes_no_sense_is_damage_and_never_a_message(tmp_path: Path, what: str) -> None:
-    write_log(tmp_path, [packed(b"whole"), MALFORMED[what]])
+@pytest.mark.parametrize("fault", MALFORMED)
+def test_a_batch_that_makes_no_sense_is_damage_and_never_a_message(tmp_path: Path, fault: str) -> None:
+    write_log(tmp_path, [packed(b"whole"), MALFORMED[fault]])
 
     with Log.open(tmp_path, read_only=True) as log:
         assert [message.body for message in log.read(0, limit=1)] == [b"whole"]
@@ -388,9 +390,9 @@ def test_a_batch_that_makes_no_sense_is_damage_and_never_a_message(tmp_path: Pat
             log.verify()
 
 
-@pytest.mark.parametrize("what", UNREADABLE)
-def test_an_unreadable_batch_of_a_client_is_skipped(tmp_path: Path, what: str) -> None:
-    write_log(tmp_path, [packed(b"whole"), UNREADABLE[what]])
+@pytest.mark.parametrize("fault", UNREADABLE)
+def test_an_unreadable_batch_of_a_client_is_skipped(tmp_path: Path, fault: str) -> None:
+    write_log(tmp_path, [packed(b"whole"), UNREADABLE[fault]])
 
     with Log.open(tmp_path, read_only=True) as log:
         assert [message.body for message in log.read(0)] == [b"whole"]
@@ -408,9 +410,9 @@ STORED_WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", STORED_WRONG)
-def test_forwarding_a_damaged_batch_raises(tmp_path: Path, what: str) -> None:
-    write_log(tmp_path, [packed_rows(ROWS), STORED_WRONG[what]])
+@pytest.mark.parametrize("fault", STORED_WRONG)
+def test_forwarding_a_damaged_batch_raises(tmp_path: Path, fault: str) -> None:
+    write_log(tmp_path, [packed_rows(ROWS), STORED_WRONG[fault]])
 
     with Log.open(tmp_path, read_only=True) as log:
         assert [one.number for one in log.stored(0, bytes_max=1 << 20)] == [0]
@@ -478,3 +480,131 @@ def test_the_places_of_a_large_record_are_found_without_a_copy_of_it() -> None:
     assert int(places.value_ends[0] - places.value_starts[0]) == size
     assert [column.tolist() for column in places] == [column.tolist() for column in find_places(bytes(area), 1)]
     assert peak < size // 8
+
+
+def uneven(count: int, body_size: int = 0) -> memoryview:
+    """The records of a batch of which few neighbours have one size."""
+    rows = [(b"k" * (number % 3), bytes(body_size + number * 7 % 41), ()) for number in range(count)]
+    return memoryview(batch_of(rows))[KAFKA_BATCH_HEAD.size :]
+
+
+@pytest.mark.parametrize("count", [TOGETHER_MIN, 299, 300, 301])
+def test_many_records_are_found_slice_by_slice(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_records, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(kafka_records, "STEPPED_SIZE", 64)
+
+    for area in (uneven(count), memoryview(batch_of([(None, b"even", ())] * count))[KAFKA_BATCH_HEAD.size :]):
+        places, expected = find_places(area, count), places_one_by_one(area, count)
+
+        assert [column.tolist() for column in places] == [column.tolist() for column in expected]
+        for wrong in (area[:-1], bytes(area) + b"\2"):
+            with pytest.raises(ValueError, match=r"."):
+                find_places(wrong, count)
+
+
+def test_a_record_with_a_wrong_number_is_found_in_any_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_records, "ROWS_AT_ONCE", 60)
+    area = bytearray(batch_of([(None, b"", ())] * 64)[KAFKA_BATCH_HEAD.size :])
+    # Behind the length of the last record come its attributes, its time and its number, each time of two bytes.
+    area[-4] ^= 2
+
+    with pytest.raises(ValueError, match="numbered from 0"):
+        find_places(bytes(area), 64)
+
+
+def test_the_places_of_many_records_are_found_without_a_copy_of_all() -> None:
+    area = uneven(200, 40_000)
+    tracemalloc.start()
+    try:
+        find_places(area, 200)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(area) > 8_000_000
+    assert peak < 1_000_000
+
+
+def record_of(number: int, length: int) -> bytes:
+    """A record of this length, without key, time and headers."""
+    head = b"\0\0" + varint(number) + varint(-1)
+    # The size of its value takes one byte, and so does the count of its headers.
+    size = length - len(head) - 2
+    return varint(length) + head + varint(size) + bytes(size) + b"\0"
+
+
+def varint(value: int) -> bytes:
+    remainder, data = (value << 1) ^ (value >> 63), bytearray()
+    while remainder >= 0x80:
+        data.append(remainder & 0x7F | 0x80)
+        remainder >>= 7
+    return bytes((*data, remainder))
+
+
+def test_short_runs_of_one_size_are_not_compared_with_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    count_even = kafka_records._count_even
+
+    def counted(data: ByteArray, position: int, step: int, size: int, count_max: int) -> int:
+        compared.append(count_max)
+        return count_even(data, position, step, size, count_max)
+
+    monkeypatch.setattr(kafka_records, "_count_even", counted)
+    count = 20_000
+    # Twenty records of one size, twenty of another, and so on.
+    area = b"".join(record_of(number, 30 + number // 20 % 2) for number in range(count))
+
+    places = find_places(area, count)
+
+    assert places.ends[:21].tolist() == [31 * number for number in range(1, 21)] + [20 * 31 + 32]
+    assert int(places.ends[-1]) == len(area)
+    assert len(compared) > 500
+    assert sum(compared) < 10 * count
+
+
+def test_the_times_of_records_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_records, "STEPPED_SIZE", 64)
+
+    for area, count in ((uneven(100), 100), (uneven(30, 500), 30)):
+        assert list(time_deltas(area, count)) == [37 * number for number in range(count)]
+        with pytest.raises(IndexError):
+            list(time_deltas(area, count + 1))
+
+
+def test_headers_are_read_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[dict[str, Any]] = [
+        {"body": b"%d" % number, "tag": f"t{number % 3}" if number % 5 else "", "id": str(number) if number % 7 else ""}
+        | ({"headers": {"h": bytes(number)}} if number % 2 else {})
+        | ({"corr_offset": number} if number % 11 == 3 else {})
+        for number in range(100)
+    ]
+    batch = batch_of_rows(rows)
+    whole = KafkaColumns(batch, len(rows))
+    monkeypatch.setattr(kafka_columns, "HEADERS_AT_ONCE", 7)
+    monkeypatch.setattr(kafka_columns, "PARSED_MAX", 20)
+
+    sliced = KafkaColumns(batch, len(rows))
+
+    assert sliced.kinds == whole.kinds
+    assert len(sliced.kinds) > 5
+    assert all(bytes(sliced.section(kind)) == bytes(whole.section(kind)) for kind in whole.kinds)
+
+
+def test_headers_that_all_differ_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"body": b"x", "id": str(number)} for number in range(100)]
+    monkeypatch.setattr(kafka_columns, "HEADERS_AT_ONCE", 7)
+    monkeypatch.setattr(kafka_columns, "PARSED_MAX", 20)
+    counts: list[int] = []
+    fields_of = kafka_columns._fields_of
+
+    def counted(data: Any, places: Any, parsed: Any, tags: Any) -> Any:
+        fields = fields_of(data, places, parsed, tags)
+        counts.append(len(parsed))
+        return fields
+
+    monkeypatch.setattr(kafka_columns, "_fields_of", counted)
+
+    KafkaColumns(batch_of_rows(rows), len(rows))
+
+    assert len(counts) == 15
+    assert max(counts) < 20 + 2 * 7

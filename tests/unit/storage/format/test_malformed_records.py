@@ -61,7 +61,7 @@ def test_a_malformed_record_is_damage_at_its_place(tmp_path: Path, record: Packe
 
 @pytest.mark.parametrize("record", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_filter_does_not_hide_damage_that_it_has_to_read(tmp_path: Path, record: Packed) -> None:
-    """Either the messages of other records come, or damage: never something that is not in the log."""
+    """Either messages of other records come, or damage: never a message that is not in the log."""
     write_log(tmp_path, [packed(b"before", tag_size=3), record, packed(b"after", tag_size=3)])
 
     with quick_log(tmp_path, read_only=True) as log:
@@ -73,20 +73,20 @@ def test_a_filter_does_not_hide_damage_that_it_has_to_read(tmp_path: Path, recor
     assert bodies == [b"ore", b"er"]
 
 
-def test_a_record_that_says_another_number_is_damage(tmp_path: Path) -> None:
+def test_a_record_with_another_number_is_damage(tmp_path: Path) -> None:
     write_log(tmp_path, [packed(b"one"), packed(b"two"), packed(b"three")], wrong_numbers={1: 7})
 
     with quick_log(tmp_path, read_only=True) as log:
-        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+        with pytest.raises(CorruptRecord, match="message 7 was found where 1"):
             log.at(1)
-        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+        with pytest.raises(CorruptRecord, match="message 7 was found where 1"):
             log.read(0)
         with pytest.raises(CorruptRecord, match="message 7 "):
             log.verify()
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_a_compressed_batch_must_unpack_to_what_it_promises(tmp_path: Path, code: int) -> None:
+def test_a_compressed_batch_that_unpacks_to_another_size_is_damage(tmp_path: Path, code: int) -> None:
     raw = area(BODIES)
     small = pyarrow.compress(raw, codec=("", "zstd", "lz4")[code], asbytes=True)
     good = packed(struct.pack("<I", len(raw)) + small, codec=1, compression=code, count=2)
@@ -127,7 +127,7 @@ def _v1_log(path: Path) -> Path:
         (200, b"\0\1\0\0", "a body of"),
     ],
 )
-def test_a_version_1_record_whose_structure_cannot_be_is_damage(
+def test_a_version_1_record_with_an_impossible_structure_is_damage(
     tmp_path: Path, position: int, data: bytes, reason: str | None
 ) -> None:
     block = _v1_log(tmp_path)
@@ -155,7 +155,7 @@ def test_a_version_1_record_with_another_number_is_damage(tmp_path: Path) -> Non
     block.write_bytes(content)
 
     with quick_log(tmp_path, read_only=True) as log:
-        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+        with pytest.raises(CorruptRecord, match="message 7 was found where 1"):
             log.at(1)
         with pytest.raises(CorruptRecord, match="message 7"):
             log.verify()
@@ -167,5 +167,5 @@ def test_time_that_goes_back_is_damage(tmp_path: Path) -> None:
     content[V1_HEAD + 1 + 8 : V1_HEAD + 1 + 16] = bytes(8)
     block.write_bytes(content)
 
-    with quick_log(tmp_path, read_only=True) as log, pytest.raises(CorruptRecord, match="of time 0 where 1 should"):
+    with quick_log(tmp_path, read_only=True) as log, pytest.raises(CorruptRecord, match="of time 0, but expected 1"):
         log.verify()

@@ -1,4 +1,4 @@
-"""A record of one message by the shorter way: the same bytes as by the longer one, on disk and over the wire."""
+"""A record of one message by the short way: the same bytes as by the long one, on disk and over the wire."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_a_plain_batch_is_read_as_it_was_put(tmp_path: Path) -> None:
     with Log.open(tmp_path, durability="os") as log:
         receipts = [log.append_record(pack_plain_batch(b"%d" % number, "eu", MARKER)) for number in range(5)]
 
-        found = log.read(0)
-        assert [(m.body, m.tag, m.offset, m.timestamp) for m in found] == [
+        messages = log.read(0)
+        assert [(m.body, m.tag, m.offset, m.timestamp) for m in messages] == [
             (b"%d" % number, "eu", receipt.offset, receipt.timestamp) for number, receipt in enumerate(receipts)
         ]
         assert [marked.marker for marked in log.markers(0)] == [MARKER] * 5
@@ -105,7 +105,7 @@ def test_the_request_matches_its_schema(size: int) -> None:
         {"records": [WireRecord(0, 1, 1, bytes(SINGLE_SIZE_MAX + 1))]},
     ],
 )
-def test_a_request_that_is_no_single_append_is_left_to_the_schema(change: dict[str, Any]) -> None:
+def test_a_request_that_is_not_a_single_append_is_encoded_by_the_schema(change: dict[str, Any]) -> None:
     request = AppendRequest("orders", MARKER, False, True, [WirePosition(0, 0)], [WireRecord(0, 1, 1, b"one")])
 
     assert single_append_bytes(7, "warren", request) is not None

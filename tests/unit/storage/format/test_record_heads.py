@@ -1,4 +1,4 @@
-"""A record head is taken apart in one place, and the two hot loops with a Struct of their own use agree with it."""
+"""A record head is parsed in one place, and the two hot loops with their own Struct agree with it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_head_has_the_fields_that_its_record_was_stamped_with() -> None:
 
 
 @pytest.mark.parametrize("position", [*range(STAMP_AT, STAMP_END), STAMP_END])
-def test_a_head_whose_stamp_was_changed_is_damage(position: int) -> None:
+def test_a_head_with_a_changed_stamp_is_damage(position: int) -> None:
     data = bytearray(stamp(pack_single(b"body"), 0, 0, 1))
     data[position] ^= 0x10
 
@@ -65,14 +65,14 @@ def test_the_loop_over_batches_reads_the_same_heads(tmp_path: Path) -> None:
     heads = [unpack_head(block.view, batch.position) for batch in run.batches]
 
     assert [head.number for head in heads] == [0, 3, 4, 44]
-    assert [_known(head) for head in heads] == [
+    assert [_facts(head) for head in heads] == [
         (each.offset, each.timestamp, each.message_count, each.stamp_checksum, each.checksum) for each in run.batches
     ]
     assert [batch.end - batch.position for batch in run.batches] == [head.size_word + 4 for head in heads]
     assert [len(batch.tag) for batch in run.batches] == [head.tag_size for head in heads]
 
 
-def _known(head: RecordHead) -> tuple[int, ...]:
+def _facts(head: RecordHead) -> tuple[int, ...]:
     return head.offset, head.timestamp, head.message_count, head.stamp_checksum, head.checksum
 
 

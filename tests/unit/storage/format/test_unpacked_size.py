@@ -22,7 +22,7 @@ CODES = (GZIP, SNAPPY, LZ4, ZSTD)
 
 
 def packed(code: int, data: bytes) -> memoryview:
-    """`data` as a client packs it."""
+    """Returns `data` as a client packs it."""
     if code == GZIP:
         import gzip
 

@@ -1,4 +1,4 @@
-"""Damage is found when a read reaches it, and not before: the messages in front of it are returned."""
+"""Damage is found when a read reaches it, and not before: the messages before it are returned."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def damage(path: Path, position: int) -> None:
 
 @pytest.fixture
 def wounded(messages: list[Message], tmp_path: Path) -> Iterator[Log]:
-    """The record of message DAMAGED, the first in it, does not check."""
+    """The record of message DAMAGED, the first in it, has a wrong checksum."""
     damage(tmp_path, messages[DAMAGED].offset + RECORD_HEAD.size)
     with quick_log(tmp_path, read_only=True) as log:
         yield log
@@ -89,7 +89,7 @@ def test_each_message_before_the_damage_is_found(messages: list[Message], tmp_pa
     assert corrupt.value.position == messages[DAMAGED].offset
 
 
-def test_a_page_that_is_full_before_the_damage_is_given(messages: list[Message], wounded: Log) -> None:
+def test_a_page_that_is_full_before_the_damage_is_returned(messages: list[Message], wounded: Log) -> None:
     for start in (0, 100, DAMAGED - 70, DAMAGED - 25):
         limit = DAMAGED - start
         size = sum(len(message.body) for message in messages[start : DAMAGED - 1])
@@ -111,11 +111,11 @@ def test_a_reader_gets_all_messages_before_the_damage(messages: list[Message], t
 
     with quick_log(tmp_path) as log:
         reader = log.reader("billing", tag="us")
-        found = [message for _ in range(DAMAGED // 10) for message in reader.read(limit=10)]
+        before = [message for _ in range(DAMAGED // 10) for message in reader.read(limit=10)]
         with pytest.raises(CorruptRecord):
             reader.read(limit=10)
 
-    assert found == messages[:DAMAGED]
+    assert before == messages[:DAMAGED]
     assert reader.position == DAMAGED
 
 
@@ -158,9 +158,9 @@ def test_a_scan_gives_the_batches_before_the_damaged_one(tmp_path: Path) -> None
     damage(tmp_path, offsets[2] + RECORD_HEAD.size + PLAIN_TABLE.size)
 
     with quick_log(tmp_path, read_only=True) as log:
-        found: list[int] = []
+        numbers: list[int] = []
         with pytest.raises(CorruptRecord) as corrupt:
-            found.extend(row for batch in log.scan(columns=["number"]) for row in batch[0].to_pylist())
+            numbers.extend(row for batch in log.scan(columns=["number"]) for row in batch[0].to_pylist())
 
-    assert found == list(range(1200))
+    assert numbers == list(range(1200))
     assert corrupt.value.position == offsets[2]

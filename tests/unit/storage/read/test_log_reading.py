@@ -59,7 +59,7 @@ def test_each_message_is_found_by_its_number(log: Log) -> None:
         assert (message.number, message.body, message.tag) == (number, _body(number), TAGS[number % 4])
 
 
-def test_past_the_end_there_is_none(log: Log) -> None:
+def test_past_the_end_no_message_is_found(log: Log) -> None:
     assert log.at(COUNT) is None
     assert log.at(COUNT + 1000) is None
     assert log.read(COUNT) == []
@@ -82,7 +82,7 @@ def test_reading_crosses_blocks_in_order(log: Log) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 64, 65])
-def test_no_more_are_read_than_asked_for(log: Log, limit: int) -> None:
+def test_no_more_messages_are_read_than_requested(log: Log, limit: int) -> None:
     for start in range(0, COUNT, 5):
         assert numbers_of(log.read(start, limit=limit)) == list(range(start, min(COUNT, start + limit)))
 
@@ -100,7 +100,7 @@ def test_a_thousand_are_read_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1, 6, 7, 100, 1000])
-def test_no_more_bytes_are_read_than_asked_for_but_one_message_is(log: Log, bytes_max: int) -> None:
+def test_no_more_bytes_are_read_than_requested_except_for_one_message(log: Log, bytes_max: int) -> None:
     for start in range(0, COUNT, 3):
         messages = log.read(start, bytes_max=bytes_max)
 
@@ -144,7 +144,7 @@ def test_backwards_goes_from_the_last_message_to_the_first(log: Log) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 255, 256, 257, COUNT - 1])
-def test_backwards_starts_with_the_message_given(log: Log, number: int) -> None:
+def test_backwards_starts_with_the_named_message(log: Log, number: int) -> None:
     assert numbers_of(list(log.backwards(number))) == list(range(number, -1, -1))
 
 
@@ -257,7 +257,7 @@ def test_many_messages_of_one_time_are_found_by_their_first(tmp_path: Path, vers
         assert len(log.inspect().blocks) > 2
 
 
-# --- What is there ---
+# --- First and end ---
 
 
 @pytest.mark.parametrize("version", VERSIONS)

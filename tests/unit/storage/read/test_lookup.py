@@ -1,4 +1,4 @@
-"""One message of a batch by its number: what reading gives, though the batch is checked as a whole only once."""
+"""One message of a batch by its number: the same as by reading, although the batch is checked as a whole only once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def append_rich(log: Log) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A closed log of batches with nothing but bodies, the messages of which are on disk."""
+    """A closed log of batches that have only bodies, whose messages are on disk."""
     with quick_log(tmp_path, durability="commit") as log:
         for _ in range(BATCHES):
             append_plain(log)
@@ -59,9 +59,9 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def open_block(log: Log) -> Block:
-    found = log._files.open_block(0)
-    assert found is not None
-    return found
+    first = log._files.open_block(0)
+    assert first is not None
+    return first
 
 
 def flip(path: Path, position: int) -> None:

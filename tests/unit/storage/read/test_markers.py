@@ -1,4 +1,4 @@
-"""Markers: what tells whether a batch of unknown outcome was written."""
+"""Markers: how a batch of unknown outcome is found again."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_each_record_of_a_batch_that_needs_several_carries_the_marker(tmp_path: 
 
     log.append_many(bodies, marker=b"m")
 
-    found = list(log.markers(0))
-    assert len(found) > 1
-    assert {marked.marker for marked in found} == {b"m"}
-    assert sum(marked.message_count for marked in found) == 20
+    markers = list(log.markers(0))
+    assert len(markers) > 1
+    assert {marked.marker for marked in markers} == {b"m"}
+    assert sum(marked.message_count for marked in markers) == 20
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])

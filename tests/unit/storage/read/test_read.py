@@ -1,4 +1,4 @@
-"""Pages of messages: how full they are, where they go on, and that runs give what each record gives alone."""
+"""Pages of messages: how full they are, where they continue, and that runs give the same as single records."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.support.fakes import quick_log
 from warren.message import Message
 from warren.storage import Log
 from warren.storage.disk.block import Block
+from warren.storage.format import columns
 from warren.storage.format.tags import TagFilter
 from warren.storage.read import messages as read
 from warren.storage.read import single_runs
@@ -23,7 +24,7 @@ LABEL = Label("orders", 3)
 
 @pytest.fixture(params=["singles", "batches", "mixed"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    """A thousand messages with everything that a message may have, in several blocks."""
+    """A thousand messages with all fields, in several blocks."""
     with quick_log(tmp_path, block_size=32 << 10, topic="orders", partition=3) as log:
         for start in range(0, COUNT, 100):
             if request.param == "singles" or (request.param == "mixed" and start % 200 == 0):
@@ -90,8 +91,8 @@ def is_message(message: Message, number: int) -> bool:
 
 
 def page(log: Log, number: int, limit: int = 100, bytes_max: int | None = None, tag: str | None = None) -> Page:
-    wanted = TagFilter.parse(tag) if tag is not None else None
-    return read.read(log._view, LABEL, number, limit=limit, bytes_max=bytes_max, tag=wanted)
+    tag_filter = TagFilter.parse(tag) if tag is not None else None
+    return read.read(log._view, LABEL, number, limit=limit, bytes_max=bytes_max, tag=tag_filter)
 
 
 def numbers_of(messages: Sequence[Message]) -> list[int]:
@@ -109,51 +110,58 @@ def test_each_message_has_everything_that_was_appended_with_it(log: Log) -> None
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 65, 99, 100, 450, 999])
 @pytest.mark.parametrize("limit", [1, 23, 24, 25, 64, 130])
 def test_a_page_starts_and_ends_anywhere(log: Log, number: int, limit: int) -> None:
-    found = page(log, number, limit)
+    first = page(log, number, limit)
 
     end = min(number + limit, COUNT)
-    assert numbers_of(found.messages) == list(range(number, end))
-    assert found.next_number == end
+    assert numbers_of(first.messages) == list(range(number, end))
+    assert first.next_number == end
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1, 10, 100, 1000, 100_000])
 @pytest.mark.parametrize("number", [0, 5, 64, 500])
-def test_a_page_holds_as_many_bytes_as_it_may_and_one_message_in_any_case(
-    log: Log, number: int, bytes_max: int
-) -> None:
-    found = page(log, number, COUNT, bytes_max)
+def test_a_page_holds_up_to_bytes_max_and_at_least_one_message(log: Log, number: int, bytes_max: int) -> None:
+    first = page(log, number, COUNT, bytes_max)
 
     end, size = number, 0
     while end < COUNT and (size + len(body(end)) <= bytes_max or end == number):
         size, end = size + len(body(end)), end + 1
-    assert numbers_of(found.messages) == list(range(number, end))
-    assert found.next_number == end
+    assert numbers_of(first.messages) == list(range(number, end))
+    assert first.next_number == end
 
 
 def test_a_page_continues_after_filtered_messages(log: Log) -> None:
-    found = page(log, 0, 3, tag="us")
+    first = page(log, 0, 3, tag="us")
 
-    assert numbers_of(found.messages) == [1, 5, 9]
-    assert 10 <= found.next_number <= 13
-    assert numbers_of(page(log, found.next_number, 2, tag="us").messages) == [13, 17]
+    assert numbers_of(first.messages) == [1, 5, 9]
+    assert 10 <= first.next_number <= 13
+    assert numbers_of(page(log, first.next_number, 2, tag="us").messages) == [13, 17]
 
 
-def test_a_page_that_finds_nothing_goes_on_at_the_end(log: Log) -> None:
-    for found in (page(log, 0, tag="nothing"), page(log, COUNT)):
-        assert (found.messages, found.next_number) == ([], COUNT)
+def test_a_page_that_finds_nothing_continues_at_the_end(log: Log) -> None:
+    for empty in (page(log, 0, tag="nothing"), page(log, COUNT)):
+        assert (empty.messages, empty.next_number) == ([], COUNT)
 
 
 def test_a_filter_and_bounds_hold_together(log: Log) -> None:
-    wanted = [number for number in range(COUNT) if tag(number).startswith("eu.")]
-    found: list[int] = []
+    expected = [number for number in range(COUNT) if tag(number).startswith("eu.")]
+    numbers: list[int] = []
     number = 0
     while number < COUNT:
-        given = page(log, number, 40, 150, "eu.*")
-        number = given.next_number
-        assert sum(len(message.body) for message in given.messages) <= 150
-        found += numbers_of(given.messages)
+        part = page(log, number, 40, 150, "eu.*")
+        number = part.next_number
+        assert sum(len(message.body) for message in part.messages) <= 150
+        numbers += numbers_of(part.messages)
 
-    assert found == wanted
+    assert numbers == expected
+
+
+@pytest.mark.parametrize("limit", [5, 6, 7, 100])
+def test_many_messages_are_made_some_at_a_time(log: Log, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = page(log, 0, limit)
+    monkeypatch.setattr(columns, "MADE_AT_ONCE", 3)
+
+    assert page(log, 0, limit) == whole
+    assert len(whole.messages) == limit
 
 
 def test_runs_return_the_messages_of_single_records(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,32 +245,32 @@ def test_messages_of_very_different_sizes(tmp_path: Path) -> None:
 
 def test_messages_that_are_appended_while_others_are_read_do_not_disturb(tmp_path: Path) -> None:
     with quick_log(tmp_path) as log:
-        found: list[Message] = []
+        messages: list[Message] = []
         for number in range(300):
             log.append(b"%d" % number)
             if number % 7 == 0:
-                found += log.read(len(found), limit=1000)
+                messages += log.read(len(messages), limit=1000)
 
-        assert [message.body for message in found] == [b"%d" % number for number in range(len(found))]
+        assert [message.body for message in messages] == [b"%d" % number for number in range(len(messages))]
 
 
 def test_a_page_scans_no_more_bytes_than_its_limit(log: Log) -> None:
-    pages, number, found = 0, 0, list[int]()
+    pages, number, numbers = 0, 0, list[int]()
     while number < COUNT:
-        given = read.read(
+        part = read.read(
             log._view, LABEL, number, limit=COUNT, bytes_max=1 << 20, tag=TagFilter.parse("us"), scanned_max=4096
         )
-        assert given.next_number > number
-        assert given.scanned >= 4096 or given.next_number == COUNT
-        number, pages = given.next_number, pages + 1
-        found += numbers_of(given.messages)
+        assert part.next_number > number
+        assert part.scanned >= 4096 or part.next_number == COUNT
+        number, pages = part.next_number, pages + 1
+        numbers += numbers_of(part.messages)
 
     assert pages > 1
-    assert found == [each for each in range(COUNT) if tag(each) == "us"]
+    assert numbers == [each for each in range(COUNT) if tag(each) == "us"]
 
 
 def test_a_page_without_matches_returns_how_far_it_scanned(log: Log) -> None:
-    given = log.page(0, TagFilter.parse("nothing"), limit=10, bytes_max=1 << 20, scanned_max=1)
+    empty = log.page(0, TagFilter.parse("nothing"), limit=10, bytes_max=1 << 20, scanned_max=1)
 
-    assert given.messages == []
-    assert 0 < given.next_number < COUNT
+    assert empty.messages == []
+    assert 0 < empty.next_number < COUNT

@@ -247,7 +247,7 @@ def test_a_seek_is_committed(log: Log) -> None:
         assert log.reader("billing").position == position
 
 
-def test_a_reader_behind_retired_messages_gets_an_error_and_may_seek(log: Log) -> None:
+def test_a_reader_whose_messages_were_retired_gets_an_error_and_may_seek(log: Log) -> None:
     reader = log.reader("billing")
     reader.commit()
     for number in range(10, 40):
@@ -321,17 +321,17 @@ def test_a_commit_is_as_durable_as_the_log(tmp_path: Path, version: int, durabil
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_new_reader_is_whole_on_disk_before_it_has_its_name(tmp_path: Path, version: int) -> None:
-    seen: list[tuple[str, int, bool]] = []
+    syncs: list[tuple[str, int, bool]] = []
     disk = WatchedDisk()
     with quick_log(tmp_path / "log", version=version, filesystem=disk) as log:
         disk.syncs.clear()
-        disk.on_sync = lambda path: seen.append(
+        disk.on_sync = lambda path: syncs.append(
             (Path(path).name, Path(path).stat().st_size, _reader_file(log).exists())
         )
 
         log.reader("billing")
 
-        assert seen == [("billing.reader.new", READER_FILE_SIZE, False)]
+        assert syncs == [("billing.reader.new", READER_FILE_SIZE, False)]
         assert disk.syncs == ["log/", "billing.reader.new", "readers/"]
         assert [file.name for file in (tmp_path / "log" / "readers").iterdir()] == ["billing.reader"]
 
@@ -346,8 +346,8 @@ def test_the_file_of_a_half_made_reader_does_no_harm(log: Log) -> None:
     assert log.reader("billing").tag == "eu.*"
 
 
-def test_a_position_behind_the_end_is_the_end(log: Log) -> None:
-    """As after a power cut that took messages and left the reader."""
+def test_a_position_past_the_end_is_the_end(log: Log) -> None:
+    """As after a power cut that lost messages but not the reader."""
     reader = log.reader("billing")
     reader.seek(END)
     reader.commit()
@@ -492,7 +492,7 @@ def test_a_read_only_log_makes_no_reader(log: Log) -> None:
         assert read_only.readers() == []
 
 
-def test_a_read_only_log_reads_with_the_readers_that_are_there_and_changes_none(log: Log) -> None:
+def test_a_read_only_log_reads_with_existing_readers_and_changes_none(log: Log) -> None:
     first = log.reader("billing", tag="eu.*")
     first.read(limit=1)
     first.commit()

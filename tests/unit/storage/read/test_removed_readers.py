@@ -1,4 +1,4 @@
-"""Readers that were removed: for everybody who has the log open, and for good."""
+"""Readers that were removed: for every process that has the log open, permanently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
     return log
 
 
-def test_a_removed_reader_is_gone(log: Log) -> None:
+def test_a_removed_reader_no_longer_exists(log: Log) -> None:
     log.remove_reader("billing")
 
     assert log.readers() == []

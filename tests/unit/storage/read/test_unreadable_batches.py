@@ -1,4 +1,4 @@
-"""A batch that checks but has unreadable records is skipped by every reader, and is never called damage."""
+"""A batch with a right checksum and unreadable records is skipped by every reader, and is never called damage."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def test_reads_by_number_skip_an_unreadable_batch(topic: Topic) -> None:
 def test_scans_skip_an_unreadable_batch(topic: Topic, options: dict[str, Any]) -> None:
     log = topic.partition(0)
 
-    found = [number for batch in log.scan(**options) for number in batch.column("number").to_pylist()]
+    scanned = [number for batch in log.scan(**options) for number in batch.column("number").to_pylist()]
 
-    assert found == expected(log)
+    assert scanned == expected(log)
     assert log.inspect().passed_over == 1
 
 
@@ -90,9 +90,9 @@ def test_a_stream_group_skips_an_unreadable_batch_and_commits_past_it(topic: Top
         first = group.read(limit=1)
         second = group.read(limit=1)
         committed = group.commit()
-        rest = group.read()
+        third = group.read()
 
-        assert numbers(first + second + rest) == expected(topic.partition(0))
+        assert numbers(first + second + third) == expected(topic.partition(0))
         assert (committed, group.commit(), group.lag()) == ({0: end - 1}, {0: end}, {0: 0})
 
 
@@ -113,28 +113,28 @@ def test_a_queue_group_settles_the_numbers_of_an_unreadable_batch(
     topic: Topic, limit: int, options: dict[str, Any]
 ) -> None:
     with topic.group("g", mode="queue", **options) as group:
-        taken = []
+        all_messages = []
         while messages := group.take(limit):
-            taken += messages
+            all_messages += messages
             group.ack_many(messages)
 
-        assert sorted(numbers(taken)) == expected(topic.partition(0))
+        assert sorted(numbers(all_messages)) == expected(topic.partition(0))
         assert (group.lag(), group.in_flight()) == ({0: 0}, 0)
 
 
 def test_a_broadcast_skips_an_unreadable_batch(topic: Topic) -> None:
-    found = numbers(topic.broadcast(start=warren.storage.START, wait=0.0))
+    delivered = numbers(topic.broadcast(start=warren.storage.START, wait=0.0))
 
-    assert found == expected(topic.partition(0))
+    assert delivered == expected(topic.partition(0))
 
 
 def test_a_verification_reports_an_unreadable_batch_and_calls_the_log_whole(topic: Topic) -> None:
     log = topic.partition(0)
 
-    found = log.verify()
+    report = log.verify()
 
-    [batch] = found.unreadable
-    assert (found.unreadable_count, found.messages) == (1, log.end)
+    [batch] = report.unreadable
+    assert (report.unreadable_count, report.messages) == (1, log.end)
     assert (batch.number, batch.number + batch.message_count) == (1, log.end - 2)
 
 
@@ -149,8 +149,8 @@ def test_warren_log_verify_reports_an_unreadable_batch_and_succeeds(tmp_path: Pa
     assert (text.exit_code, json_text.exit_code) == (0, 0)
     assert "unreadable records put by a client: 1 batch" in text.output
     assert "messages 1 to 3" in text.output
-    found = json.loads(json_text.stdout)
-    assert (found["is_whole"], found["unreadable_count"], found["unreadable"][0]["number"]) == (True, 1, 1)
+    report = json.loads(json_text.stdout)
+    assert (report["is_whole"], report["unreadable_count"], report["unreadable"][0]["number"]) == (True, 1, 1)
 
 
 def test_dead_letters_around_an_unreadable_batch_are_put_back(store: warren.Store) -> None:

@@ -12,7 +12,7 @@ import re2  # type: ignore[import-untyped]
 from warren.errors import BadInput
 
 
-class SeenTopic(NamedTuple):
+class TopicSnapshot(NamedTuple):
     """A topic as it was at the group's last lookup."""
 
     id: bytes
@@ -20,7 +20,7 @@ class SeenTopic(NamedTuple):
 
 
 class AssignedPartition(NamedTuple):
-    """A partition that a member may own. A topic that is deleted and made again has the same name and another id."""
+    """A partition that a member may own. A topic that is deleted and created again has the same name and another id."""
 
     topic: str
     topic_id: bytes
@@ -31,11 +31,11 @@ Subscriptions = Mapping[str, Collection[str]]
 """The topics that each member subscribes to."""
 Shares = Mapping[str, frozenset[AssignedPartition]]
 """The partitions that each member should own."""
-Assign = Callable[[Subscriptions, Mapping[str, SeenTopic], Shares], dict[str, frozenset[AssignedPartition]]]
+Assign = Callable[[Subscriptions, Mapping[str, TopicSnapshot], Shares], dict[str, frozenset[AssignedPartition]]]
 """Assigns all partitions of the topics to the subscribed members; the last argument is the current assignment."""
 
 
-def _subscribers(subscriptions: Subscriptions, topics: Mapping[str, SeenTopic]) -> dict[str, list[str]]:
+def _subscribers(subscriptions: Subscriptions, topics: Mapping[str, TopicSnapshot]) -> dict[str, list[str]]:
     """Returns the subscribed members of each topic, sorted."""
     subscribers = defaultdict(list)
     for member in sorted(subscriptions):
@@ -45,7 +45,7 @@ def _subscribers(subscriptions: Subscriptions, topics: Mapping[str, SeenTopic]) 
     return subscribers
 
 
-def _partitions(names: Sequence[str], topics: Mapping[str, SeenTopic]) -> list[AssignedPartition]:
+def _partitions(names: Sequence[str], topics: Mapping[str, TopicSnapshot]) -> list[AssignedPartition]:
     return [
         AssignedPartition(name, topics[name].id, number)
         for name in sorted(names)
@@ -54,7 +54,7 @@ def _partitions(names: Sequence[str], topics: Mapping[str, SeenTopic]) -> list[A
 
 
 def uniform(
-    subscriptions: Subscriptions, topics: Mapping[str, SeenTopic], current: Shares
+    subscriptions: Subscriptions, topics: Mapping[str, TopicSnapshot], current: Shares
 ) -> dict[str, frozenset[AssignedPartition]]:
     """Assigns partitions evenly: topics with the same subscribers are balanced together, up to one partition.
 
@@ -67,24 +67,24 @@ def uniform(
     for readers, names in sorted(heaps.items()):
         heap = _partitions(names, topics)
         free = set(heap)
-        kept = {member: sorted(current.get(member, frozenset()) & free) for member in readers}
+        unmoved = {member: sorted(current.get(member, frozenset()) & free) for member in readers}
         # The members that own most get the larger shares, so that few partitions move.
-        order = sorted(readers, key=lambda member: (-len(kept[member]), len(shares[member]), member))
+        order = sorted(readers, key=lambda member: (-len(unmoved[member]), len(shares[member]), member))
         size, larger_count = divmod(len(heap), len(readers))
         room = {}
         for place, member in enumerate(order):
-            mine = kept[member][: size + (place < larger_count)]
+            mine = unmoved[member][: size + (place < larger_count)]
             room[member] = size + (place < larger_count) - len(mine)
             shares[member].update(mine)
             free.difference_update(mine)
-        left = sorted(free, reverse=True)
+        unassigned = sorted(free, reverse=True)
         for member in order:
-            shares[member].update(left.pop() for _ in range(room[member]))
+            shares[member].update(unassigned.pop() for _ in range(room[member]))
     return {member: frozenset(share) for member, share in shares.items()}
 
 
 def by_range(
-    subscriptions: Subscriptions, topics: Mapping[str, SeenTopic], current: Shares
+    subscriptions: Subscriptions, topics: Mapping[str, TopicSnapshot], current: Shares
 ) -> dict[str, frozenset[AssignedPartition]]:
     """Assigns each member a range of neighbouring partitions, the same for topics of equal size and subscribers."""
     shares: dict[str, set[AssignedPartition]] = {member: set() for member in subscriptions}

@@ -60,7 +60,7 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
 
 
 class ClassicGroup:
-    """One group. For the event loop's thread alone; `now_s` is its time. Callbacks get answers, now or in bounded time.
+    """One group. Only for the event loop's thread; `now_s` is its time. Callbacks get answers, now or in bounded time.
 
     Invariant: `generation` grows with every assignment, and only members of the current generation may sync, commit or
     keep what they own. A member that sends no heartbeat within its session timeout is removed.
@@ -173,7 +173,7 @@ class ClassicGroup:
         is_known = member.knows(request)
         member.join_request = request
         self.protocol_type = request.protocol_type
-        member.heard(self._now_s())
+        member.renew_session(self._now_s())
         # The member did not get the last answer, or it repeats its request. If the leader repeats it, it wants a new
         # assignment.
         is_settled = self.state is GroupState.COMPLETING or (
@@ -197,7 +197,7 @@ class ClassicGroup:
             self._unsynced.clear()
             for member in self.members.values():
                 if member.is_waiting:
-                    member.heard(now_s)
+                    member.renew_session(now_s)
                 member.tell_synced(Synced(error=Code.REBALANCE_IN_PROGRESS))
         self._change(GroupEvent.MEMBERS_CHANGE)
         self._try_complete()
@@ -237,7 +237,7 @@ class ClassicGroup:
         for member in self.members.values():
             member.assignment = b""
         for member in joined:
-            member.heard(now_s)
+            member.renew_session(now_s)
             member.tell_joined(self._joined(member, leader=self.leader))
 
     def _elected(self) -> str:
@@ -277,7 +277,7 @@ class ClassicGroup:
             tell(Synced(error=error))
             return
         member = self.members[request.claim.member_id]
-        member.heard(self._now_s())
+        member.renew_session(self._now_s())
         self._unsynced.discard(member.id)
         member.wait_to_sync(tell)
         if self.state is GroupState.STABLE:
@@ -291,7 +291,7 @@ class ClassicGroup:
         for member in self.members.values():
             member.assignment = request.assignments.get(member.id, b"")
             if member.is_waiting:
-                member.heard(self._now_s())
+                member.renew_session(self._now_s())
                 member.tell_synced(self._synced(member))
 
     def _synced(self, member: Member) -> Synced:
@@ -313,7 +313,7 @@ class ClassicGroup:
         error = self.check_member(claim)
         if error is not Code.NONE:
             return error
-        self.members[claim.member_id].heard(self._now_s())
+        self.members[claim.member_id].renew_session(self._now_s())
         return Code.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else Code.NONE
 
     def check_commit(self, claim: MemberIdentity) -> Code:
@@ -321,7 +321,7 @@ class ClassicGroup:
         error = self.check_member(claim)
         if error is not Code.NONE:
             return error
-        self.members[claim.member_id].heard(self._now_s())
+        self.members[claim.member_id].renew_session(self._now_s())
         return Code.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING else Code.NONE
 
     def leave(self, member_id: str, instance_id: str | None = None) -> Code:
@@ -363,7 +363,7 @@ class ClassicGroup:
         self.leader, self.protocol, self._assigned_topics = "", None, frozenset()
 
     def stop(self) -> None:
-        """Ends all waits. The waiting members get an error that makes them look for another coordinator."""
+        """Ends all waits. The waiting members get an error that makes them search for another coordinator."""
         for member in self.members.values():
             member.tell(Code.COORDINATOR_NOT_AVAILABLE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from warren.broker.kafka.errors import Code, code_of
@@ -118,12 +119,13 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
             OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*row) for row in rows])
             for name, rows in await _positions(call, query)
         ]
-        return OffsetFetchResponse(topics=topics)
+        return OffsetFetchResponse(topics=topics, error_code=_lease_error(call))
     groups = []
     for each in request.groups:
         error = _reader_error(call, each)
         if error is Code.NONE:
             by_topic = await _positions(call, _PositionQuery(each.group_id, each.topics, is_stable))
+            error = _lease_error(call)
         else:
             by_topic = []
         rows_of_group = [
@@ -154,6 +156,11 @@ class _PositionRow(NamedTuple):
     error_code: Code
 
 
+def _lease_error(call: Call) -> Code:
+    """Returns the error of positions that another broker, which may lead by now, can have moved."""
+    return Code.NONE if call.broker.leadership.refusal_of_ends() is None else Code.NOT_COORDINATOR
+
+
 def _reader_error(call: Call, row: OffsetFetchRequestGroup) -> Code:
     """Checks the member of a consumer group that asks. A classic group takes any name and epoch, as Kafka does.
 
@@ -180,7 +187,13 @@ async def _positions(call: Call, query: _PositionQuery) -> list[tuple[str, list[
 
 def _topics_of(call: Call, group: str) -> list[str]:
     store = call.broker.store
-    return [name for name in store.topics() if group in store.topic(name).groups()]
+    names = []
+    for name in store.topics():
+        # Not `topic`, which would make a topic again that another process deletes at this moment.
+        with suppress(NoSuchTopic):
+            if group in store.existing_topic(name).groups():
+                names.append(name)
+    return names
 
 
 async def _topic_positions(
@@ -202,6 +215,9 @@ async def _topic_positions(
     except WarrenError as failure:
         error = code_of(failure)
     nothing = Position(NO_OFFSET, NO_EPOCH, "")
+    if error is Code.NONE:
+        error = _lease_error(call)
+        positions = positions if error is Code.NONE else dict.fromkeys(positions, nothing)
     return [
         _PositionRow(number, *nothing, Code.UNSTABLE_OFFSET_COMMIT)
         if number in undecided

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Set
 from enum import StrEnum
 
 from warren.broker.kafka.errors import Code
-from warren.broker.kafka.groups.assignors import ASSIGNORS, UNIFORM, AssignedPartition, SeenTopic
+from warren.broker.kafka.groups.assignors import ASSIGNORS, UNIFORM, AssignedPartition, TopicSnapshot
 from warren.broker.kafka.groups.consumer_members import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -46,7 +46,7 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, frozenset[AssignedPartition]] = {}
         self.assignor = UNIFORM
-        self.seen: Mapping[str, SeenTopic] = {}
+        self.last_lookup: Mapping[str, TopicSnapshot] = {}
         self._subscribed: dict[Subscription, frozenset[str]] = {}
         """The topic names that match each pattern now."""
         self._owners: dict[AssignedPartition, str] = {}
@@ -56,7 +56,7 @@ class ConsumerGroup:
     @property
     def topics(self) -> frozenset[str]:
         """Returns the topics of which members own partitions, or will soon."""
-        return frozenset(self.seen).union(partition.topic for partition in self._owners)
+        return frozenset(self.last_lookup).union(partition.topic for partition in self._owners)
 
     @property
     def state(self) -> ConsumerState:
@@ -85,11 +85,13 @@ class ConsumerGroup:
         )
         return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
 
-    def see(self, topics: Mapping[str, SeenTopic], patterns: Mapping[Subscription, frozenset[str]]) -> None:
+    def update_topics(
+        self, topics: Mapping[str, TopicSnapshot], patterns: Mapping[Subscription, frozenset[str]]
+    ) -> None:
         """Stores the topics that members subscribe to and may read, and the names that match each pattern."""
         self._looked_s = self._now_s()
-        if topics != self.seen or patterns != self._subscribed:
-            self.seen, self._subscribed = dict(topics), dict(patterns)
+        if topics != self.last_lookup or patterns != self._subscribed:
+            self.last_lookup, self._subscribed = dict(topics), dict(patterns)
             self._is_stale = True
 
     def _share_out(self) -> None:
@@ -104,7 +106,7 @@ class ConsumerGroup:
         votes = Counter(member.assignor for member in self.members.values())
         self.assignor = votes.most_common(1)[0][0]
         self.epoch += 1
-        self.targets = ASSIGNORS[self.assignor](subscriptions, self.seen, self.targets)
+        self.targets = ASSIGNORS[self.assignor](subscriptions, self.last_lookup, self.targets)
 
     # --- Members ---
 
@@ -115,7 +117,7 @@ class ConsumerGroup:
         member = self._come(heartbeat) if heartbeat.epoch == JOIN_EPOCH else self._checked_member(heartbeat)
         if not isinstance(member, ConsumerMember):
             return BeatReply(error=member, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
-        if member.heard(heartbeat, self._now_s()):
+        if member.note_heartbeat(heartbeat, self._now_s()):
             self._is_stale = True
         self._share_out()
         before = member.epoch, member.assignment
@@ -155,7 +157,7 @@ class ConsumerGroup:
             return Code.FENCED_INSTANCE_ID
         if member is None:
             return Code.UNKNOWN_MEMBER_ID
-        # It may not have received its last epoch. Then it owns nothing but what it was given since.
+        # It may not have received its last epoch. Then it owns only the partitions that it was assigned since.
         has_missed = heartbeat.epoch == member.previous_epoch and member.owns_no_more_than_assigned(heartbeat.owned)
         return member if heartbeat.epoch == member.epoch or has_missed else Code.FENCED_MEMBER_EPOCH
 
@@ -185,7 +187,7 @@ class ConsumerGroup:
         self._release(member, member.assignment | member.revoking)
         self._is_stale = True
         if not self.members:
-            self.seen, self._subscribed, self.targets = {}, {}, {}
+            self.last_lookup, self._subscribed, self.targets = {}, {}, {}
 
     def check_commit(self, member_id: str, epoch: int) -> Code:
         """Returns NONE if a client may commit and look up positions as this member, or else the error."""

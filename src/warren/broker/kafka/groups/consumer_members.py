@@ -112,7 +112,7 @@ class ConsumerMember:
         """Returns whether it left with PAUSE_EPOCH."""
         return self.epoch == PAUSE_EPOCH
 
-    def heard(self, heartbeat: Beat, now_s: float) -> bool:
+    def note_heartbeat(self, heartbeat: Beat, now_s: float) -> bool:
         """Renews the session and stores the changes of the subscription. Returns whether they need a new assignment."""
         self.deadline_s = now_s + GROUP_CONSUMER_SESSION_S
         self.client_id, self.client_host, self.user = heartbeat.client_id, heartbeat.client_host, heartbeat.user

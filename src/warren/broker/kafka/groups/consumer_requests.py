@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Final, TypeVar
 
 from warren.broker.kafka.errors import Code
-from warren.broker.kafka.groups.assignors import ASSIGNORS, AssignedPartition, SeenTopic, matching
+from warren.broker.kafka.groups.assignors import ASSIGNORS, AssignedPartition, TopicSnapshot, matching
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer import ConsumerGroup
 from warren.broker.kafka.groups.consumer_members import (
@@ -65,12 +65,12 @@ async def consumer_group_heartbeat(
         # The broker was restarted. The members join again.
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
     if heartbeat.epoch == JOIN_EPOCH or heartbeat.names is not None:
-        known = group.members.get(heartbeat.member_id)
-        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if known is None else known.size)
+        member = group.members.get(heartbeat.member_id)
+        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if member is None else member.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             coordinator.changed(group)
-            return _refused(error, f"group {name!r} has no room for what the member subscribes to")
+            return _refused(error, f"group {name!r} has no room for the subscriptions of the member")
     if heartbeat.epoch < JOIN_EPOCH or not group.must_look(heartbeat):
         return _beaten(call, group, heartbeat)
     return await _looked_and_beaten(call, group, heartbeat)
@@ -91,10 +91,10 @@ def _beaten(call: Call, group: ConsumerGroup, heartbeat: Beat) -> ConsumerGroupH
 async def _looked_and_beaten(call: Call, group: ConsumerGroup, heartbeat: Beat) -> ConsumerGroupHeartbeatResponse:
     coordinator = call.broker.coordinator
     subscribed = _subscriptions(group, heartbeat)
-    known = await call.broker.in_thread(_matched, call, {each.pattern for each in subscribed})
-    seen = await seen_topics(call, _subscribed_names(_allowed(call, known, subscribed), group, heartbeat))
+    matches = await call.broker.in_thread(_matched, call, {each.pattern for each in subscribed})
+    topics = await topic_snapshots(call, _subscribed_names(_allowed(call, matches, subscribed), group, heartbeat))
     # The locks of an unchanged topic are held already, so no other consumer can have taken it.
-    news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
+    news = frozenset(name for name, topic in topics.items() if group.last_lookup.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as errors:
         for name, error in errors.items():
             if error is not Code.COORDINATOR_LOAD_IN_PROGRESS:
@@ -104,13 +104,13 @@ async def _looked_and_beaten(call: Call, group: ConsumerGroup, heartbeat: Beat) 
             if not isinstance(opened, ConsumerGroup):
                 return _refused(opened, f"group {group.name!r} is of another kind")
             group = opened
-        # Other members may have joined meanwhile, and their topics were locked for them.
+        # Other members may have joined in between, and their topics were locked for them.
         subscribed = _subscriptions(group, heartbeat)
-        known |= _matched(call, {each.pattern for each in subscribed} - known.keys())
-        patterns_matched = _allowed(call, known, subscribed)
-        held = {**group.seen, **{name: topic for name, topic in seen.items() if name not in errors}}
+        matches |= _matched(call, {each.pattern for each in subscribed} - matches.keys())
+        patterns_matched = _allowed(call, matches, subscribed)
+        held = {**group.last_lookup, **{name: topic for name, topic in topics.items() if name not in errors}}
         names = _subscribed_names(patterns_matched, group, heartbeat)
-        group.see({name: topic for name, topic in held.items() if name in names}, patterns_matched)
+        group.update_topics({name: topic for name, topic in held.items() if name in names}, patterns_matched)
         return _beaten(call, group, heartbeat)
 
 
@@ -130,12 +130,12 @@ def _subscriptions(group: ConsumerGroup, heartbeat: Beat) -> set[Subscription]:
 
 
 def _allowed(
-    call: Call, known: Mapping[str, frozenset[str]], subscriptions: Iterable[Subscription]
+    call: Call, matches: Mapping[str, frozenset[str]], subscriptions: Iterable[Subscription]
 ) -> dict[Subscription, frozenset[str]]:
     """Returns the topics that match each pattern and that the member's own user may describe."""
     rights, allowed = call.broker.rights, {}
     for each in subscriptions:
-        peer, names = Peer(each.host, 0, each.user), known[each.pattern]
+        peer, names = Peer(each.host, 0, each.user), matches[each.pattern]
         allowed[each] = (
             names
             if rights is None
@@ -150,17 +150,17 @@ def _matched(call: Call, patterns: Set[str]) -> dict[str, frozenset[str]]:
     return {pattern: matching(pattern, names) for pattern in patterns}
 
 
-async def seen_topics(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
+async def topic_snapshots(call: Call, names: Iterable[str]) -> dict[str, TopicSnapshot]:
     """Returns the topics that exist, as they are now."""
-    topics, seen = call.broker.topics, {}
+    topics, snapshots = call.broker.topics, {}
     async for name in call.broker.turns.over(list(names)):
         try:
             topic = await call.broker.opened_topic(name)
-            seen[name] = SeenTopic(topics.id_of(topic), topic.partition_count)
+            snapshots[name] = TopicSnapshot(topics.id_of(topic), topic.partition_count)
         except (NoSuchTopic, BadInput):
-            # The topic may be made later.
+            # The topic may be created later.
             continue
-    return seen
+    return snapshots
 
 
 def _heartbeat_of(call: Call, request: ConsumerGroupHeartbeatRequest) -> Beat:
@@ -191,11 +191,11 @@ def _error(request: ConsumerGroupHeartbeatRequest, heartbeat: Beat) -> tuple[Cod
     if heartbeat.epoch < PAUSE_EPOCH or (not request.member_id and not is_joining):
         return Code.INVALID_REQUEST, f"epoch {heartbeat.epoch} of member {request.member_id!r}"
     if heartbeat.epoch == PAUSE_EPOCH and heartbeat.instance_id is None:
-        return Code.INVALID_REQUEST, "only a member with an instance id can mean to come back"
+        return Code.INVALID_REQUEST, "only a member with an instance id can announce that it will come back"
     if max(len(heartbeat.member_id), len(heartbeat.instance_id or "")) > GROUP_NAME_SIZE_MAX:
         return Code.INVALID_REQUEST, f"ids have at most {GROUP_NAME_SIZE_MAX} characters"
     if is_joining and not (heartbeat.names or heartbeat.pattern):
-        return Code.INVALID_REQUEST, "a member that joins has to subscribe to something"
+        return Code.INVALID_REQUEST, "a member that joins has to subscribe to topics"
     if len(heartbeat.names or ()) > GROUP_SUBSCRIPTIONS_MAX or len(heartbeat.pattern or "") > GROUP_PATTERN_SIZE_MAX:
         return Code.INVALID_REQUEST, f"more than {GROUP_SUBSCRIPTIONS_MAX} names, or a pattern that is too long"
     if heartbeat.assignor is not None and heartbeat.assignor not in ASSIGNORS:
@@ -244,7 +244,7 @@ async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequ
 async def _described(call: Call, name: str) -> ConsumerGroupDescribeResponseGroup:
     group = call.broker.coordinator.find_consumer(name)
     if group is None:
-        message = f"group {name!r} is no consumer group with members"
+        message = f"group {name!r} is not a consumer group with members"
         return ConsumerGroupDescribeResponseGroup(Code.GROUP_ID_NOT_FOUND, message, name)
     members = [
         ConsumerGroupDescribeResponseMember(

@@ -60,7 +60,9 @@ class GroupCoordinator:
         return list(self._groups.values())
 
     def open_classic(self, name: str) -> ClassicGroup | Code:
-        """Returns the group, made if it does not exist; an error if it is of the other kind or there are too many."""
+        """Returns the group, created if it does not exist; an error if it is of the other kind or
+        there are too many.
+        """
         group = self._groups.get(name)
         if self._is_stopped:
             return Code.COORDINATOR_NOT_AVAILABLE
@@ -69,7 +71,9 @@ class GroupCoordinator:
         return group if isinstance(group, ClassicGroup) else self._opened(ClassicGroup(name, self._loop.time))
 
     def open_consumer(self, name: str) -> ConsumerGroup | Code:
-        """Returns the group, made if it does not exist; an error if it is of the other kind or there are too many."""
+        """Returns the group, created if it does not exist; an error if it is of the other kind or
+        there are too many.
+        """
         group = self._groups.get(name)
         if self._is_stopped:
             return Code.COORDINATOR_NOT_AVAILABLE

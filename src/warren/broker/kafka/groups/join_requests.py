@@ -52,7 +52,7 @@ def _reply_to(work: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
     waiting: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def reply(answer: T) -> None:
-        # The broker may have ended the request meanwhile.
+        # The broker may have ended the request already.
         if not waiting.done():
             waiting.set_result(answer)
 
@@ -73,8 +73,8 @@ async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse
         group = coordinator.open_classic(request.group_id) if error is Code.NONE else error
         if not isinstance(group, ClassicGroup):
             return _join_response(call, Joined(error=group, member_id=request.member_id))
-        known = group.members.get(request.member_id)
-        more = joining.size + GROUP_MEMBER_SIZE - (0 if known is None else known.size)
+        member = group.members.get(request.member_id)
+        more = joining.size + GROUP_MEMBER_SIZE - (0 if member is None else member.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             coordinator.changed(group)
@@ -194,19 +194,19 @@ def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
     if missing is not Code.NONE:
         return LeaveGroupResponse(error_code=missing)
     if call.version < MANY_LEAVE_FROM:
-        return LeaveGroupResponse(error_code=_left(call, group, request.member_id, None))
+        return LeaveGroupResponse(error_code=_leave(call, group, request.member_id, None))
     members = [
         LeaveGroupResponseMember(
             member_id=each.member_id,
             group_instance_id=each.group_instance_id,
-            error_code=_left(call, group, each.member_id, each.group_instance_id),
+            error_code=_leave(call, group, each.member_id, each.group_instance_id),
         )
         for each in request.members
     ]
     return LeaveGroupResponse(members=members)
 
 
-def _left(call: Call, group: ClassicGroup | None, member_id: str, instance_id: str | None) -> Code:
+def _leave(call: Call, group: ClassicGroup | None, member_id: str, instance_id: str | None) -> Code:
     if group is None:
         return Code.UNKNOWN_MEMBER_ID
     error = group.leave(member_id, instance_id)

@@ -65,7 +65,7 @@ class MemberMemory:
         return has_room
 
     def changed(self, group: MeasuredGroup) -> None:
-        """Charges what the group takes now."""
+        """Charges the bytes that the group takes now."""
         hold = self._holds.get(group)
         if hold is not None and hold.size != (size := group.size):
             hold.resize(size)

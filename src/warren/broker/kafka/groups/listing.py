@@ -13,7 +13,7 @@ from warren.broker.kafka.groups.join_requests import CONSUMER, name_error
 from warren.broker.kafka.groups.partition_locks import has_embedded_members
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
-from warren.errors import NoRight, WarrenError
+from warren.errors import NoRight, NoSuchTopic, WarrenError
 from warren.protocol.kafka_messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -73,7 +73,11 @@ def _stored(call: Call) -> dict[str, bool]:
     """Returns the groups of all topics, and whether each is a queue group, which has leases."""
     store, is_shared = call.broker.store, {}
     for name in store.topics():
-        topic = store.topic(name)
+        try:
+            # Not `topic`, which would make a topic again that another process deletes at this moment.
+            topic = store.existing_topic(name)
+        except NoSuchTopic:
+            continue
         for group in topic.groups():
             settings = read_settings(topic.filesystem, topic.directory, group)
             if settings is not None:
@@ -123,10 +127,10 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
     """Deletes groups without members, and their positions."""
     names = request.groups_names
     # The topics are listed once for all names, because most of many names do not exist.
-    known = await call.broker.in_thread(_all_names, call) if len(names) > LOOP_ROWS_AT_ONCE else None
+    all_names = await call.broker.in_thread(_all_names, call) if len(names) > LOOP_ROWS_AT_ONCE else None
     turns = call.broker.turns.over(names)
     return DeleteGroupsResponse(
-        results=[DeleteGroupsResponseResult(name, await _delete(call, name, known)) async for name in turns]
+        results=[DeleteGroupsResponseResult(name, await _delete(call, name, all_names)) async for name in turns]
     )
 
 
@@ -135,7 +139,7 @@ def _all_names(call: Call) -> set[str]:
     return {group for topic in map(store.topic, store.topics()) for group in topic.groups()}
 
 
-async def _delete(call: Call, name: str, known: Set[str] | None) -> Code:
+async def _delete(call: Call, name: str, all_names: Set[str] | None) -> Code:
     group = call.broker.coordinator.find(name)
     if name_error(name) is not Code.NONE:
         return Code.INVALID_GROUP_ID
@@ -144,7 +148,7 @@ async def _delete(call: Call, name: str, known: Set[str] | None) -> Code:
         return Code.NON_EMPTY_GROUP
     await call.broker.coordinator.holdings.settled(name)
     try:
-        is_sought = known is None or name in known
+        is_sought = all_names is None or name in all_names
         topics = await call.broker.in_thread(_topics_with, call, name) if is_sought else []
         deletable = _deletable(call, name, topics)
         return await call.broker.in_thread(_deleted, call, deletable, name) if deletable else Code.GROUP_ID_NOT_FOUND

@@ -123,7 +123,7 @@ class Member:
         """Returns whether `request` is the same as the last request to join."""
         return list(self.join_request.protocols) == list(request.protocols)
 
-    def heard(self, now_s: float) -> None:
+    def renew_session(self, now_s: float) -> None:
         """Renews the session."""
         self.deadline_s = now_s + self.join_request.session_timeout_s
 
@@ -151,6 +151,6 @@ class Member:
             tell(synced)
 
     def tell(self, error: Code) -> None:
-        """Answers whatever request waits, with this error."""
+        """Answers the waiting request, if there is one, with this error."""
         self.tell_joined(Joined(error=error, member_id=self.id))
         self.tell_synced(Synced(error=error))

@@ -81,9 +81,9 @@ class Holding:
             self._free(name)
             held = None
         locks = {} if held is None else dict(held.locks)
-        taken = self._taken(topic, [path for path in paths if path not in locks])
-        self._held[name] = Held(topic, locks | taken)
-        if taken:
+        new_locks = self._taken(topic, [path for path in paths if path not in locks])
+        self._held[name] = Held(topic, locks | new_locks)
+        if new_locks:
             # The previous owner may have died while it applied a transaction that it had committed.
             self._store.settle()
 
@@ -145,7 +145,7 @@ class Holdings:
         return self._topics_of(group).union(self._coming.get(group, ()))
 
     def changed(self, group: str) -> None:
-        """Releases, after a while, the locks that no member needs any more, because members joined or left."""
+        """Releases, after some time, the locks that no member needs any more, because members joined or left."""
         holding = self._holdings.get(group)
         if holding is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from warren.broker.kafka.errors import Code
-from warren.broker.kafka.groups.assignors import AssignedPartition, SeenTopic
+from warren.broker.kafka.groups.assignors import AssignedPartition, TopicSnapshot
 from warren.broker.kafka.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat, BeatReply, ConsumerMember
 from warren.broker.kafka.groups.limits import (
     GROUP_CONSUMER_SESSION_S,
@@ -20,8 +20,8 @@ from warren.queue.leases.queue_group import QueueGroup
 class ShareGroup:
     """One group. For the event loop's thread alone; `now_s` is its time.
 
-    Every member gets all partitions of the topics that it subscribes to. Which member gets a message is decided when
-    one takes it. A session outlives its member for a while, so that its messages can still be acknowledged.
+    Every member gets all partitions of the topics that it subscribes to. A message goes to the member that takes it. A
+    session outlives its member for a while, so that its messages can still be acknowledged.
     """
 
     def __init__(self, name: str, now_s: Callable[[], float]) -> None:
@@ -30,7 +30,7 @@ class ShareGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.sessions: dict[str, ShareSession] = {}
         self.queues: dict[str, QueueGroup] = {}
-        self.seen: Mapping[str, SeenTopic] = {}
+        self.last_lookup: Mapping[str, TopicSnapshot] = {}
         self._looked_s = -GROUP_TOPICS_LOOK_S
 
     # --- Members ---
@@ -51,11 +51,11 @@ class ShareGroup:
         is_new = member is None or heartbeat.names not in (None, member.names)
         return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
 
-    def see(self, topics: Mapping[str, SeenTopic]) -> None:
+    def update_topics(self, topics: Mapping[str, TopicSnapshot]) -> None:
         """Stores the topics that members subscribe to, as they are now."""
         self._looked_s = self._now_s()
-        if topics != self.seen:
-            self.seen = dict(topics)
+        if topics != self.last_lookup:
+            self.last_lookup = dict(topics)
             self.epoch += 1
 
     def beat(self, heartbeat: Beat) -> BeatReply:
@@ -79,14 +79,14 @@ class ShareGroup:
         return self._reply(member, heartbeat)
 
     def _reply(self, member: ConsumerMember, heartbeat: Beat) -> BeatReply:
-        if member.heard(heartbeat, self._now_s()):
+        if member.note_heartbeat(heartbeat, self._now_s()):
             self.epoch += 1
         session = self.sessions.get(member.id)
         if session is not None:
             session.deadline_s = member.deadline_s
         assignment = frozenset(
             AssignedPartition(name, topic.id, number)
-            for name, topic in self.seen.items()
+            for name, topic in self.last_lookup.items()
             if name in member.names
             for number in range(topic.partition_count)
         )
@@ -104,8 +104,8 @@ class ShareGroup:
         if epoch == JOIN_EPOCH:
             if session is None and len(self.sessions) >= GROUP_MEMBERS_MAX:
                 return Code.GROUP_MAX_SIZE_REACHED
-            left = {} if session is None else session.taken
-            session = self.sessions[member_id] = ShareSession(left)
+            messages = {} if session is None else session.taken
+            session = self.sessions[member_id] = ShareSession(messages)
         elif session is None:
             return Code.SHARE_SESSION_NOT_FOUND
         elif epoch not in (LEAVE_EPOCH, session.epoch):

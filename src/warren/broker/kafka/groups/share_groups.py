@@ -44,7 +44,7 @@ class ShareGroups:
         return list(self._groups.values())
 
     def open(self, name: str) -> ShareGroup | Code:
-        """Returns the group, made if it does not exist. Returns an error if there are too many."""
+        """Returns the group, created if it does not exist. Returns an error if there are too many."""
         group = self._groups.get(name)
         if group is None:
             if self._is_stopped or len(self._groups) >= GROUPS_MAX:
@@ -58,7 +58,8 @@ class ShareGroups:
         if missing:
             opened: Mapping[str, QueueGroup] = await self._in_thread(self._opened, group.name, missing)
             for name, queue in opened.items():
-                # Two requests may have opened it at once. Closing one of the objects does not disturb the other.
+                # Two requests may have opened it at the same time. Closing one of the objects does not disturb the
+                # other.
                 group.queues.setdefault(name, queue)
 
     def _opened(self, group: str, names: list[str]) -> dict[str, QueueGroup]:
@@ -121,12 +122,12 @@ class ShareGroups:
 
 
 def _queue_group(topic: Topic, name: str) -> QueueGroup:
-    """Opens a queue group. A new one redelivers a message at once, as a share group of Kafka does.
+    """Opens a queue group. A new one redelivers a message immediately, as a share group of Kafka does.
 
-    A group that was made by other means keeps its backoff.
+    A group that was created in another way keeps its backoff.
     """
     if name not in topic.groups():
-        # Another process may make it at this moment, with other settings.
+        # Another process may create it at this moment, with other settings.
         with suppress(SettingsDiffer):
             return topic.group(name, mode="queue", backoff=0.0)
     return topic.group(name, mode="queue")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat
-from warren.broker.kafka.groups.consumer_requests import beat_response, described_assignment, seen_topics
+from warren.broker.kafka.groups.consumer_requests import beat_response, described_assignment, topic_snapshots
 from warren.broker.kafka.groups.join_requests import name_error
 from warren.broker.kafka.groups.limits import (
     GROUP_MEMBER_SIZE,
@@ -22,7 +22,7 @@ from warren.broker.kafka.groups.limits import (
     SHARE_TAKEN_SIZE,
 )
 from warren.broker.kafka.groups.share import ShareGroup
-from warren.broker.kafka.groups.share_sessions import Acknowledge, ShareSession, Verdicts, release, settle, take
+from warren.broker.kafka.groups.share_sessions import Acknowledge, Settling, ShareSession, Verdicts, release, take
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.turns import SCANNED_SIZE_MAX
@@ -103,17 +103,17 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
     if not isinstance(group, ShareGroup):
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
     if heartbeat.epoch == JOIN_EPOCH or names is not None:
-        known = group.members.get(heartbeat.member_id)
-        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if known is None else known.size)
+        member = group.members.get(heartbeat.member_id)
+        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if member is None else member.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             shares.changed(group)
-            return _refused(error, f"group {name!r} has no room for what the member subscribes to")
+            return _refused(error, f"group {name!r} has no room for the subscriptions of the member")
     if heartbeat.epoch >= JOIN_EPOCH and group.must_look(heartbeat):
         subscribed = (heartbeat.names or frozenset()).union(*(each.names for each in group.members.values()))
-        seen = await seen_topics(call, subscribed)
+        topics = await topic_snapshots(call, subscribed)
         try:
-            await shares.open_queues(group, set(seen))
+            await shares.open_queues(group, set(topics))
         except SettingsDiffer as failure:
             shares.changed(group)
             return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, call.client_message(failure))
@@ -121,7 +121,9 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
             shares.changed(group)
             return _refused(code_of(failure), call.client_message(failure))
         subscribed = (heartbeat.names or frozenset()).union(*(each.names for each in group.members.values()))
-        group.see({name: topic for name, topic in {**group.seen, **seen}.items() if name in subscribed})
+        group.update_topics(
+            {name: topic for name, topic in {**group.last_lookup, **topics}.items() if name in subscribed}
+        )
     reply = group.beat(heartbeat)
     shares.changed(group)
     return beat_response(ShareGroupHeartbeatResponse, reply)
@@ -152,7 +154,7 @@ async def share_group_describe(call: Call, request: ShareGroupDescribeRequest) -
 async def _described(call: Call, name: str) -> ShareGroupDescribeResponseGroup:
     group = call.broker.coordinator.shares.find(name)
     if group is None:
-        message = f"group {name!r} is no share group with members"
+        message = f"group {name!r} is not a share group with members"
         return ShareGroupDescribeResponseGroup(Code.GROUP_ID_NOT_FOUND, message, name)
     members = [
         ShareGroupDescribeResponseMember(
@@ -256,7 +258,7 @@ async def _settled(
     call: Call, group: ShareGroup, session: ShareSession, parts: Sequence[tuple[bytes, SharePartition]]
 ) -> list[tuple[Verdicts, Code]]:
     verdicts = []
-    left = SHARE_TAKEN_MAX
+    room = SHARE_TAKEN_MAX
     async for topic_id, part in call.broker.turns.over(parts):
         if not part.acknowledgement_batches:
             continue
@@ -265,13 +267,15 @@ async def _settled(
         except NoSuchTopic:
             verdicts.append(Verdicts("", topic_id, part.partition_index, (), Code.UNKNOWN_TOPIC_ID))
             continue
-        numbers = list(_numbers(part.acknowledgement_batches, left))
-        left -= len(numbers)
+        numbers = list(_numbers(part.acknowledgement_batches, room))
+        room -= len(numbers)
         acknowledgements, error = session.give_back(name, part.partition_index, numbers)
         verdicts.append(Verdicts(name, topic_id, part.partition_index, acknowledgements, error))
     if not verdicts:
         return []
-    errors = await call.broker.in_thread(settle, dict(group.queues), verdicts)
+    errors = await call.broker.read_memory.for_answer(
+        call.peer, lambda: call.peer.is_gone, Settling(dict(group.queues), verdicts).run
+    )
     _ring(
         call,
         [message for verdict in verdicts for message, kind in verdict.acknowledgements if kind is Acknowledge.RELEASE],
@@ -279,14 +283,14 @@ async def _settled(
     return list(zip(verdicts, errors, strict=True))
 
 
-def _numbers(batches: Iterable[ShareAcknowledgement], left: int) -> Iterator[tuple[int, int]]:
-    """Yields each number and its acknowledgement, at most `left` of them: no member can have more messages."""
+def _numbers(batches: Iterable[ShareAcknowledgement], room: int) -> Iterator[tuple[int, int]]:
+    """Yields each number and its acknowledgement, at most `room` of them: no member can have more messages."""
     for batch in batches:
         kinds = batch.acknowledge_types
-        numbers = range(batch.first_offset, batch.last_offset + 1)[:left]
+        numbers = range(batch.first_offset, batch.last_offset + 1)[:room]
         for place, number in enumerate(numbers):
             yield number, kinds[place] if place < len(kinds) and len(kinds) > 1 else kinds[0] if kinds else -1
-        left -= len(numbers)
+        room -= len(numbers)
 
 
 async def _ended(call: Call, group: ShareGroup, member_id: str, session: ShareSession) -> None:
@@ -355,7 +359,10 @@ async def _topic_fetched(
             queue = group.queues[topic.name]
         if not partitions or room.count_max <= 0:
             return []
-        messages = await call.broker.in_thread(take, queue, frozenset(partitions), *room)
+        messages = await call.broker.read_memory.for_answer(
+            call.peer, lambda: call.peer.is_gone, lambda: take(queue, frozenset(partitions), *room)
+        )
+        await call.broker.ahead_memory.keep(queue, call.peer.owner)
         session.take(messages, asyncio.get_running_loop().time() + queue.settings.lease_s)
         for number, group_of_partition in _by_partition(messages):
             row = rows[topic_id, number]

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.limits import SHARE_TAKEN_FIRST, SHARE_TAKEN_MAX
-from warren.errors import LeaseLost, WarrenError
+from warren.errors import LeaseLost, NeedsMemory, WarrenError
 from warren.message import Message
+from warren.queue.leases.lease_check import Settlement
 from warren.queue.leases.queue_group import QueueGroup
 from warren.storage.read.messages import ScanRoom
 
@@ -63,12 +64,12 @@ class ShareSession:
     @property
     def messages(self) -> list[Message]:
         """Returns the messages that the member has."""
-        return [taken.message for taken in self.taken.values()]
+        return [lease.message for lease in self.taken.values()]
 
     def room(self, now_s: float) -> int:
         """Returns how many more messages the member may have. Forgets messages with expired leases."""
         if len(self.taken) > SHARE_TAKEN_MAX // 2:
-            self.taken = {place: taken for place, taken in self.taken.items() if taken.until_s > now_s}
+            self.taken = {place: lease for place, lease in self.taken.items() if lease.until_s > now_s}
         return SHARE_TAKEN_MAX - len(self.taken)
 
     def change(self, added: Iterable[tuple[bytes, int]], forgotten: Iterable[tuple[bytes, int]]) -> None:
@@ -90,49 +91,67 @@ class ShareSession:
         """Returns the acknowledgements, and drops their messages; an error if the member did not have all of them."""
         acknowledgements, error = [], Code.NONE
         for number, kind in numbers:
-            taken = self.taken.pop(TakenPlace(topic, partition, number), None)
+            lease = self.taken.pop(TakenPlace(topic, partition, number), None)
             if kind not in Acknowledge.__members__.values():
                 error = Code.INVALID_REQUEST
-            elif taken is None:
+            elif lease is None:
                 error = Code.INVALID_RECORD_STATE if kind != Acknowledge.GAP else error
             else:
-                acknowledgements.append((taken.message, Acknowledge(kind)))
+                acknowledgements.append((lease.message, Acknowledge(kind)))
         return acknowledgements, error
 
 
 # --- On a thread: it waits for the disk ---
 
 
-def settle(queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> list[Code]:
-    """Applies the acknowledgements of members. Returns one code for each partition."""
-    errors = []
-    for verdict in verdicts:
-        error = verdict.error
-        queue = queues.get(verdict.topic)
+class Settling:
+    """The acknowledgements of members, while they are applied. If `run` raises NeedsMemory, another call continues."""
+
+    def __init__(self, queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> None:
+        self._queues = queues
+        self._verdicts = [(verdict, Settlement(verdict.acknowledgements)) for verdict in verdicts]
+        self._codes: list[Code] = []
+
+    def run(self) -> list[Code]:
+        """Applies them. Returns one code for each partition."""
+        for verdict, one_by_one in self._verdicts[len(self._codes) :]:
+            self._codes.append(self._code_of(verdict, one_by_one))
+        return self._codes
+
+    def _code_of(self, verdict: Verdicts, one_by_one: Settlement[tuple[Message, Acknowledge]]) -> Code:
+        queue = self._queues.get(verdict.topic)
         if queue is not None and verdict.acknowledgements:
             try:
-                _settle(queue, verdict.acknowledgements)
+                _settle(queue, verdict.acknowledgements, one_by_one)
+            except NeedsMemory:
+                raise
             except LeaseLost:
-                error = Code.INVALID_RECORD_STATE
+                return Code.INVALID_RECORD_STATE
             except WarrenError as failure:
-                error = code_of(failure)
-        errors.append(error)
-    return errors
+                return code_of(failure)
+        return verdict.error
 
 
-def _settle(queue: QueueGroup, acknowledgements: Sequence[tuple[Message, Acknowledge]]) -> None:
-    done = [message for message, kind in acknowledgements if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
+def _settle(
+    queue: QueueGroup,
+    acknowledgements: Sequence[tuple[Message, Acknowledge]],
+    one_by_one: Settlement[tuple[Message, Acknowledge]],
+) -> None:
+    def settle(acknowledgement: tuple[Message, Acknowledge]) -> None:
+        message, kind = acknowledgement
+        if kind is Acknowledge.RELEASE:
+            queue.nack(message, delay=0)
+        elif kind is Acknowledge.REJECT:
+            queue.reject(message, "a consumer rejected it")
+
+    finished = [message for message, kind in acknowledgements if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
     lost: LeaseLost | None = None
-    for message, kind in acknowledgements:
-        try:
-            if kind is Acknowledge.RELEASE:
-                queue.nack(message, delay=0)
-            elif kind is Acknowledge.REJECT:
-                queue.reject(message, "a consumer rejected it")
-        except LeaseLost as error:
-            lost = error
-    if done:
-        queue.ack_many(done)
+    try:
+        one_by_one.settle_rest(settle)
+    except LeaseLost as error:
+        lost = error
+    if finished:
+        queue.ack_many(finished)
     if lost is not None:
         raise lost
 
@@ -149,20 +168,30 @@ def release(queues: Mapping[str, QueueGroup], messages: Iterable[Message]) -> No
 
 def take(queue: QueueGroup, partitions: Set[int], count_max: int, size_max: int, room: ScanRoom) -> list[Message]:
     """Takes messages of these partitions, up to the count and size of the request, as far as `room` allows."""
-    kept: list[Message] = []
+    result: list[Message] = []
     size, count = 0, SHARE_TAKEN_FIRST
-    while len(kept) < count_max and size < size_max:
-        messages = queue.take_within(min(count, count_max - len(kept)), room)
+    while len(result) < count_max and size < size_max:
+        count = min(count, count_max - len(result))
+        try:
+            messages = queue.take_within(count, room)
+        except NeedsMemory:
+            if count == 1 and not result:
+                raise
+            if result:
+                break
+            # They are large, and are taken one by one.
+            count = 1
+            continue
         if not messages:
             break
         for message in messages:
             if message.partition in partitions:
-                kept.append(message)
+                result.append(message)
                 size += len(message.body)
             else:
                 queue.nack(message, delay=0)
-        if not kept:
+        if not result:
             break
         # Takes no more messages than fit into the rest of the room, estimated by the size of those before.
-        count = max(1, (size_max - size) * len(kept) // max(1, size))
-    return kept
+        count = max(1, (size_max - size) * len(result) // max(1, size))
+    return result

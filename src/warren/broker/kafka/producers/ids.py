@@ -1,4 +1,4 @@
-"""Ids of producers: each is handed out once in the life of a store, to one user, even if the broker dies.
+"""Ids of producers: each is assigned once in the life of a store, to one user, even if the broker dies.
 
 An id is a count and a tag of the user that asked for it, 63 bits in all:
 
@@ -20,14 +20,14 @@ from warren.queue.state.json_file import read_json, write_json
 from warren.storage.disk.filesystem import FileSystem
 
 PRODUCER_IDS_RESERVED: Final = 1000
-"""How many producer ids are reserved on disk at once."""
+"""How many producer ids are reserved on disk together."""
 
 RESERVED: Final = "reserved"
 TAG_BITS: Final = 23
 
 
 def is_given_to(producer_id: int, user: str) -> bool:
-    """Returns whether this id may have been given to the user. An id of another user passes once in 2**23 times."""
+    """Returns whether this id may have been assigned to the user. An id of another user passes once in 2**23 times."""
     count = producer_id >> TAG_BITS
     return producer_id == _id(count, user)
 
@@ -38,7 +38,7 @@ def _id(count: int, user: str) -> int:
 
 
 class ProducerIds:
-    """Counts ids. Any thread may call, and waits for the disk now and then. Only one broker at a time has the store.
+    """Counts ids. Any thread may call, and sometimes waits for the disk. Only one broker at a time has the store.
 
     Invariant: no id is handed out before a count above it is on disk.
     """
@@ -59,9 +59,9 @@ class ProducerIds:
 
     def _reserve(self) -> None:
         path = paths.producer_ids_file(self._directory)
-        kept = (read_json(self._filesystem, path) or {}).get(RESERVED, 0)
-        if not isinstance(kept, int) or kept < 0:
-            raise CorruptSettings(path, f"{RESERVED} is {kept!r}")
+        first = (read_json(self._filesystem, path) or {}).get(RESERVED, 0)
+        if not isinstance(first, int) or first < 0:
+            raise CorruptSettings(path, f"{RESERVED} is {first!r}")
         self._filesystem.make_directory(self._directory)
-        write_json(self._filesystem, path, {RESERVED: kept + PRODUCER_IDS_RESERVED})
-        self._next, self._reserved = kept, kept + PRODUCER_IDS_RESERVED
+        write_json(self._filesystem, path, {RESERVED: first + PRODUCER_IDS_RESERVED})
+        self._next, self._reserved = first, first + PRODUCER_IDS_RESERVED

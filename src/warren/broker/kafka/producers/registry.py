@@ -1,4 +1,4 @@
-"""Remembers the producers of each partition across restarts: loads the last note, then replays the log behind it."""
+"""Remembers the producers of each partition across restarts: loads the last note, then replays the log after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_TRANSACTIONAL, 
 
 SEQUENCES_NOTE_BATCHES: Final = 10_000
 SEQUENCES_NOTE_SIZE: Final = 256 << 20
-"""After this many batches or bytes the broker writes a note of the sequences. A start replays the log behind it."""
+"""After this many batches or bytes the broker writes a note of the sequences. A start replays the log after it."""
 SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
 """How far back a log is searched for batches of producers if there is no note."""
 
@@ -199,7 +199,7 @@ def _not_noted(log: Log, error: Exception) -> None:
 
 
 def remembered(log: Log, filesystem: FileSystem) -> Sequences:
-    """Returns the sequences of the last note, and of the log behind it. Blocks while it reads."""
+    """Returns the sequences of the last note, and of the log after it. Blocks while it reads."""
     sequences, start = Sequences(), 0
     try:
         note = read_json(filesystem, paths.sequences_file(log.path))

@@ -119,7 +119,7 @@ class Sequences:
     # --- Across restarts ---
 
     def learn(self, head: KafkaBatchHead, number: int) -> None:
-        """Adds a batch that is in the log at `number`, behind all batches that were added before."""
+        """Adds a batch that is in the log at `number`, after all batches that were added before."""
         producer = self._producers.get(head.producer_id)
         if producer is not None and (producer.epoch > head.producer_epoch or _last_number(producer) >= number):
             return

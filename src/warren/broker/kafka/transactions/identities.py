@@ -27,7 +27,7 @@ NO_EPOCH: Final = -1
 class Identity:
     """A transactional producer as it is on disk. `timeout_ms` is how long its transactions may be open.
 
-    `previous_epoch` is the epoch whose client may still ask for this one, because its answer was lost or its
+    `previous_epoch` is the epoch whose client may still request this one, because its answer was lost or its
     transaction timed out; NO_EPOCH if another client took over. `transaction` counts the transactions of this epoch.
     `is_open` says that the latest one was begun and not aborted; the journal knows whether it was committed. `used_ms`
     is the last time it was stored, 0 if an older broker wrote it; `owner` is the user who had the id first.
@@ -83,11 +83,15 @@ class Identities:
             raise CorruptSettings(path, str(error)) from error
 
     def make(self, transactional_id: str, timeout_ms: int, owner: str = "") -> Identity:
-        """Makes an identity. Raises TooLarge if there are too many, in all or of this owner. No owner has no limit."""
+        """Makes an identity. Raises TooLarge if there are too many, in total or of this owner. No
+        owner has no limit.
+        """
         self._filesystem.make_directory(self._directory)
         with self._mutex:
-            counts = self._counts = self._counted() if self._counts is None else self._counts
-            for count, most in ((counts.total(), TRANSACTIONAL_IDS_MAX), (counts[owner], self._most(owner))):
+            if self._counts is None:
+                self._counts = Counter(identity.owner for identity in self._all())
+            counts, most_of_owner = self._counts, TRANSACTIONAL_IDS_MAX_PER_USER if owner else TRANSACTIONAL_IDS_MAX
+            for count, most in ((counts.total(), TRANSACTIONAL_IDS_MAX), (counts[owner], most_of_owner)):
                 if count >= most:
                     raise TooLarge("number of transactional ids", count + 1, most)
             counts[owner] += 1
@@ -96,12 +100,6 @@ class Identities:
             transactional_id=transactional_id, producer_id=producer_id, epoch=0, timeout_ms=timeout_ms, owner=owner
         )
         return self.keep(identity)
-
-    def _most(self, owner: str) -> int:
-        return TRANSACTIONAL_IDS_MAX_PER_USER if owner else TRANSACTIONAL_IDS_MAX
-
-    def _counted(self) -> Counter[str]:
-        return Counter(identity.owner for identity in self._all())
 
     def _all(self) -> Iterator[Identity]:
         """Yields all identities that can be read."""

@@ -45,7 +45,7 @@ class OpenTransaction:
             put_split(self._transaction, topic, partition, split)
 
     def commit_positions(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> None:
-        """Adds the positions from which the group goes on once the transaction is committed."""
+        """Adds the positions from which the group continues once the transaction is committed."""
         # Raises SettingsDiffer if the group is a queue group, which has leases.
         open_settings(topic.filesystem, topic.directory, group, {"mode": "stream"}, topic.store.lock)
         self._transaction.commit_numbers(topic, group, {number: each.number for number, each in positions.items()})

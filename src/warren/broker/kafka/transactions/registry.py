@@ -87,7 +87,7 @@ class TransactionalProducers:
     # --- Expiry ---
 
     async def watch(self) -> NoReturn:
-        """Forgets, again and again, ids that were unused for as long as the settings say."""
+        """Forgets, repeatedly, ids that were unused for as long as the settings say."""
         while True:
             await self.expire()
             await asyncio.sleep(TRANSACTIONAL_IDS_LOOK_S)
@@ -100,7 +100,7 @@ class TransactionalProducers:
         for transactional_id in await self._broker.in_thread(self._identities.unused, before_ms):
             count += await self._forgot(transactional_id, before_ms)
         if count:
-            LOGGER.info("%d transactional ids were not used for long, and are forgotten", count)
+            LOGGER.info("%d transactional ids were not used for a long time, and are forgotten", count)
         return count
 
     async def _forgot(self, transactional_id: str, before_ms: int) -> bool:

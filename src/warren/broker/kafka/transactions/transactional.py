@@ -33,7 +33,7 @@ class Transactional:
     """A transactional producer. For the event loop's thread alone.
 
     Invariant: while the broker waits for the disk, `state` or `is_changing` says so, and nothing else begins. If a
-    transaction is lost against its producer's will, the epoch ends with it, so that no half of it is ever committed.
+    transaction is lost without its producer's request, the epoch ends with it, so that no half of it is ever committed.
     """
 
     def __init__(

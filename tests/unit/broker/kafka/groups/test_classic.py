@@ -31,17 +31,17 @@ class Scene:
         self.group = ClassicGroup("readers", lambda: self.now_s)
         self.on_answer: Callable[[Any], None] = lambda answer: None
 
-    def join(self, id: str = "", **said: Any) -> list[Joined]:
+    def join(self, id: str = "", **fields: Any) -> list[Joined]:
         answers: list[Joined] = []
-        self.group.join(joining(id, **said), lambda joined: self._record(answers, joined))
+        self.group.join(joining(id, **fields), lambda joined: self._record(answers, joined))
         return answers
 
     def sync(
         self, id: str, generation: int, shares: dict[str, bytes] | None = None, instance: str | None = None
     ) -> list[Synced]:
         answers: list[Synced] = []
-        said = Syncing(claim=MemberIdentity(id, instance, generation), assignments=shares or {})
-        self.group.sync(said, lambda synced: self._record(answers, synced))
+        request = Syncing(claim=MemberIdentity(id, instance, generation), assignments=shares or {})
+        self.group.sync(request, lambda synced: self._record(answers, synced))
         return answers
 
     def _record(self, answers: list[T], answer: T) -> None:
@@ -52,7 +52,7 @@ class Scene:
         return self.group.heartbeat(MemberIdentity(id, instance, generation))
 
     def wait(self, seconds: float) -> None:
-        """Time passes, and whatever is due on the way happens when it is."""
+        """Lets time pass; everything that becomes due in it happens on time."""
         end_s = self.now_s + seconds
         while (wake_s := self.group.wake_s()) is not None and wake_s <= end_s:
             self.now_s = max(self.now_s, wake_s)
@@ -62,7 +62,7 @@ class Scene:
         self.now_s = end_s
 
     def stable(self, *instances: str | None, protocols: Sequence[str] = ("range",)) -> list[str]:
-        """The ids of members that share the group already, the leader first."""
+        """Returns the ids of members that share the group already, the leader first."""
         answers = [self.join(instance=instance, protocols=protocols) for instance in instances]
         self.wait(GROUP_FIRST_JOIN_S)
         ids = [each.member_id for [each] in answers]
@@ -244,12 +244,12 @@ def test_the_group_uses_the_protocol_that_all_support_and_most_prefer() -> None:
     assert answers[0].protocol == "range"
 
 
-@pytest.mark.parametrize("said", [{"protocols": ["other"]}, {"protocol_type": "connect"}, {"protocols": []}])
-def test_a_member_without_a_protocol_in_common_is_refused(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"protocols": ["other"]}, {"protocol_type": "connect"}, {"protocols": []}])
+def test_a_member_without_a_protocol_in_common_is_refused(fields: dict[str, Any]) -> None:
     scene = Scene()
     scene.stable(None)
 
-    [answers] = scene.join(**said)
+    [answers] = scene.join(**fields)
 
     assert answers.error is Code.INCONSISTENT_GROUP_PROTOCOL
     assert scene.group.state is GroupState.STABLE
@@ -493,15 +493,15 @@ def test_a_static_member_is_removed_by_the_name_of_its_instance() -> None:
 
 
 class Lives(RuleBasedStateMachine):
-    """Members join, sync, are heard of, fall silent and leave, in any order."""
+    """Members join, sync, send heartbeats, fall silent and leave, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scene = Scene()
         self.scene.on_answer = self._check_answer
         self.generation = 0
-        self.asked: list[tuple[float, list[Joined] | list[Synced]]] = []
-        self.known: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[float, list[Joined] | list[Synced]]] = []
+        self.identities: list[tuple[str, str | None]] = []
 
     def _check_answer(self, answer: Joined | Synced) -> None:
         """No member gets an answer of another generation."""
@@ -511,11 +511,11 @@ class Lives(RuleBasedStateMachine):
         else:
             assert answer.error is not Code.NONE or answer.generation == generation
 
-    def _asked(self, answers: list[Joined] | list[Synced]) -> None:
-        self.asked.append((self.scene.now_s, answers))
+    def _note_request(self, answers: list[Joined] | list[Synced]) -> None:
+        self.requests.append((self.scene.now_s, answers))
 
     def _who(self, place: int) -> tuple[str, str | None]:
-        return self.known[place % len(self.known)]
+        return self.identities[place % len(self.identities)]
 
     @rule(
         instance=st.sampled_from([None, None, "a", "b"]),
@@ -525,30 +525,30 @@ class Lives(RuleBasedStateMachine):
     def come(self, instance: str | None, needs_id_first: bool, metadata: bytes) -> None:
         before = set(self.scene.group.members)
         answers = self.scene.join(instance=instance, needs_id_first=needs_id_first, metadata=metadata)
-        self._asked(answers)
-        self.known += [(id, instance) for id in self.scene.group.members.keys() - before]
-        self.known += [(each.member_id, instance) for each in answers if each.error is Code.MEMBER_ID_REQUIRED]
+        self._note_request(answers)
+        self.identities += [(id, instance) for id in self.scene.group.members.keys() - before]
+        self.identities += [(each.member_id, instance) for each in answers if each.error is Code.MEMBER_ID_REQUIRED]
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.identities)
     @rule(place=st.integers(0, 20), metadata=st.sampled_from([b"x", b"y"]))
     def join_again(self, place: int, metadata: bytes) -> None:
         id, instance = self._who(place)
-        self._asked(self.scene.join(id, instance=instance, metadata=metadata))
+        self._note_request(self.scene.join(id, instance=instance, metadata=metadata))
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.identities)
     @rule(place=st.integers(0, 20), behind=st.integers(0, 1))
     def sync(self, place: int, behind: int) -> None:
         (id, instance), generation = self._who(place), self.scene.group.generation - behind
         shares = dict.fromkeys(self.scene.group.members, b"%d" % generation)
-        self._asked(self.scene.sync(id, generation, shares, instance))
+        self._note_request(self.scene.sync(id, generation, shares, instance))
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.identities)
     @rule(place=st.integers(0, 20))
     def beat(self, place: int) -> None:
         id, instance = self._who(place)
         self.scene.beat(id, self.scene.group.generation, instance)
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.identities)
     @rule(place=st.integers(0, 20))
     def leave(self, place: int) -> None:
         self.scene.group.leave(*self._who(place))
@@ -569,11 +569,11 @@ class Lives(RuleBasedStateMachine):
         self.generation = self.scene.group.generation
 
     @invariant()
-    def whoever_asked_is_told_once_and_in_time(self) -> None:
-        for since_s, answers in self.asked:
+    def each_request_is_answered_once_and_in_time(self) -> None:
+        for since_s, answers in self.requests:
             assert len(answers) <= 1
             assert answers or self.scene.now_s - since_s <= WAIT_S_MAX
-        self.asked = [(since_s, answers) for since_s, answers in self.asked if not answers]
+        self.requests = [(since_s, answers) for since_s, answers in self.requests if not answers]
 
 
 Lives.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)

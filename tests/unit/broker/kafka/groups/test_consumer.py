@@ -1,4 +1,4 @@
-"""A consumer group: who is fenced, who is given what and when, and random lives: no partition has two owners."""
+"""A consumer group: who is fenced, who is assigned what and when, and random lives: no partition has two owners."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.support.examples import examples
 from warren.broker.kafka.errors import Code
-from warren.broker.kafka.groups.assignors import ASSIGNORS, AssignedPartition, SeenTopic
+from warren.broker.kafka.groups.assignors import ASSIGNORS, AssignedPartition, TopicSnapshot
 from warren.broker.kafka.groups.consumer import ConsumerGroup, ConsumerState
 from warren.broker.kafka.groups.consumer_members import Beat, BeatReply, OwnedPlace, places
 from warren.broker.kafka.groups.consumer_requests import GROUP_HEARTBEAT_S
 from warren.broker.kafka.groups.limits import GROUP_CONSUMER_SESSION_S
 
 REBALANCE_S = 60.0
-ORDERS = SeenTopic(b"o" * 16, 4)
+ORDERS = TopicSnapshot(b"o" * 16, 4)
 
 
 class Scene:
-    """A group that sees one topic of four partitions, and the time that it goes by."""
+    """A group that has one topic of four partitions, and its clock."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
         self.group = ConsumerGroup("readers", lambda: self.now_s)
-        self.group.see({"orders": ORDERS}, {})
+        self.group.update_topics({"orders": ORDERS}, {})
 
-    def join(self, id: str, **said: Any) -> BeatReply:
-        return self.beat(id, 0, names=frozenset({"orders"}), rebalance_timeout_s=REBALANCE_S, **said)
+    def join(self, id: str, **fields: Any) -> BeatReply:
+        return self.beat(id, 0, names=frozenset({"orders"}), rebalance_timeout_s=REBALANCE_S, **fields)
 
-    def beat(self, id: str, epoch: int, **said: Any) -> BeatReply:
+    def beat(self, id: str, epoch: int, **fields: Any) -> BeatReply:
         # An empty group has dropped its state.
-        self.group.see({"orders": ORDERS}, {})
-        return self.group.beat(Beat(member_id=id, epoch=epoch, **said))
+        self.group.update_topics({"orders": ORDERS}, {})
+        return self.group.beat(Beat(member_id=id, epoch=epoch, **fields))
 
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
@@ -53,7 +53,7 @@ def owning(*partitions: int) -> frozenset[OwnedPlace]:
 # --- Changing over ---
 
 
-def test_a_single_member_gets_all_partitions_at_once() -> None:
+def test_a_single_member_gets_all_partitions_immediately() -> None:
     answer = Scene().join("a")
 
     assert (answer.error, numbers(answer)) == (Code.NONE, [0, 1, 2, 3])
@@ -64,28 +64,28 @@ def test_a_partition_goes_to_its_new_owner_after_the_old_one_has_revoked_it() ->
     before = scene.join("a")
 
     came = scene.join("b")
-    asked = scene.beat("a", before.epoch)
+    revoking = scene.beat("a", before.epoch)
     still_nothing = scene.beat("b", came.epoch)
-    done = scene.beat("a", before.epoch, owned=owning(0, 1))
-    given = scene.beat("b", came.epoch)
+    revoked = scene.beat("a", before.epoch, owned=owning(0, 1))
+    receiving = scene.beat("b", came.epoch)
 
     assert numbers(came) == []
-    assert (asked.epoch, numbers(asked)) == (before.epoch, [0, 1])
+    assert (revoking.epoch, numbers(revoking)) == (before.epoch, [0, 1])
     assert numbers(still_nothing) is None
-    assert (done.epoch, given.epoch) == (came.epoch, came.epoch)
-    assert numbers(given) == [2, 3]
+    assert (revoked.epoch, receiving.epoch) == (came.epoch, came.epoch)
+    assert numbers(receiving) == [2, 3]
     assert scene.group.state is ConsumerState.STABLE
 
 
-def test_the_partitions_of_a_member_that_leaves_are_free_at_once() -> None:
+def test_the_partitions_of_a_member_that_leaves_are_free_immediately() -> None:
     scene = Scene()
     scene.join("a")
     scene.join("b")
 
-    left = scene.beat("a", -1)
+    leaving = scene.beat("a", -1)
     answer = scene.beat("b", 2)
 
-    assert (left.error, left.epoch) == (Code.NONE, -1)
+    assert (leaving.error, leaving.epoch) == (Code.NONE, -1)
     assert numbers(answer) == [0, 1, 2, 3]
 
 
@@ -170,7 +170,7 @@ def test_a_static_member_that_leaves_for_a_while_keeps_its_partitions() -> None:
     assert scene.beat("a", 2, instance_id="one").error is Code.FENCED_INSTANCE_ID
 
 
-def test_the_name_of_an_instance_that_lives_is_not_given_to_another() -> None:
+def test_the_name_of_a_living_instance_is_not_assigned_to_another() -> None:
     scene = Scene()
     scene.join("a", instance_id="one")
 
@@ -194,7 +194,7 @@ def test_a_static_member_that_does_not_return_is_removed() -> None:
 
 # --- Sharing out ---
 
-TOPICS = {"a": SeenTopic(b"a" * 16, 7), "b": SeenTopic(b"b" * 16, 4), "c": SeenTopic(b"c" * 16, 0)}
+TOPICS = {"a": TopicSnapshot(b"a" * 16, 7), "b": TopicSnapshot(b"b" * 16, 4), "c": TopicSnapshot(b"c" * 16, 0)}
 wants = st.dictionaries(st.sampled_from("mnopq"), st.frozensets(st.sampled_from(["a", "b", "c", "gone"])), min_size=1)
 
 
@@ -206,9 +206,9 @@ def test_each_subscribed_partition_is_assigned_once_and_to_a_subscriber(
 
     shares = share_out(after, TOPICS, share_out(before, TOPICS, {}))
 
-    wanted = frozenset[str]().union(*after.values()) & TOPICS.keys()
+    subscribed = frozenset[str]().union(*after.values()) & TOPICS.keys()
     every = [
-        AssignedPartition(name, TOPICS[name].id, n) for name in wanted for n in range(TOPICS[name].partition_count)
+        AssignedPartition(name, TOPICS[name].id, n) for name in subscribed for n in range(TOPICS[name].partition_count)
     ]
     assert sorted(chain(*shares.values())) == sorted(every)
     assert all(each.topic in after[member] for member, share in shares.items() for each in share)
@@ -221,13 +221,13 @@ def test_assignments_differ_by_one_at_most_and_move_as_few_partitions_as_balance
     new = ASSIGNORS["uniform"]({str(n): {"a", "b"} for n in range(after)}, TOPICS, old)
 
     sizes = sorted(map(len, new.values()))
-    kept = sum(len(old[id] & new[id]) for id in old.keys() & new.keys())
+    unmoved_count = sum(len(old[id] & new[id]) for id in old.keys() & new.keys())
     assert sizes[-1] - sizes[0] <= 1
-    assert kept == sum(min(len(old[id]), len(new[id])) for id in old.keys() & new.keys())
+    assert unmoved_count == sum(min(len(old[id]), len(new[id])) for id in old.keys() & new.keys())
 
 
 def test_ranges_are_neighbours_and_the_same_in_topics_of_the_same_size() -> None:
-    topics = {"a": SeenTopic(b"a" * 16, 5), "b": SeenTopic(b"b" * 16, 5)}
+    topics = {"a": TopicSnapshot(b"a" * 16, 5), "b": TopicSnapshot(b"b" * 16, 5)}
 
     shares = ASSIGNORS["range"]({"m": {"a", "b"}, "n": {"a", "b"}}, topics, {})
 
@@ -240,7 +240,7 @@ def test_ranges_are_neighbours_and_the_same_in_topics_of_the_same_size() -> None
 
 
 class Client:
-    """A member as it sees itself: its partitions and the last answer."""
+    """A member from its own point of view: its partitions and the last answer."""
 
     def __init__(self, id: str) -> None:
         self.id, self.epoch = id, 0
@@ -302,7 +302,7 @@ class Lives(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.scene.wait(seconds)
         for id in self.clients.keys() - self.scene.group.members.keys():
-            # A client that was silent for so long knows that it was removed.
+            # A client that was silent for that long knows that it was removed.
             self.clients[id] = Client(id)
 
     @rule()

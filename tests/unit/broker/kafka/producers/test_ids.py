@@ -31,18 +31,18 @@ def identities(path: Path) -> Identities:
     return Identities(SYSTEM_FILE_SYSTEM, str(path), ids(path))
 
 
-def test_no_producer_id_is_given_out_twice_even_after_restarts(tmp_path: Path) -> None:
-    given: list[int] = []
+def test_no_producer_id_is_assigned_twice_even_after_restarts(tmp_path: Path) -> None:
+    assigned: list[int] = []
 
     for _ in range(3):
         counter = ids(tmp_path)
         with ThreadPoolExecutor(4) as pool:
-            given += pool.map(lambda _, counter=counter: counter.take(), range(PRODUCER_IDS_RESERVED + 1))
+            assigned += pool.map(lambda _, counter=counter: counter.take(), range(PRODUCER_IDS_RESERVED + 1))
 
-    assert len(set(given)) == len(given)
+    assert len(set(assigned)) == len(assigned)
 
 
-def test_an_id_that_could_not_be_reserved_is_not_given_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_could_not_be_reserved_is_not_assigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = ids(tmp_path)
 
     def full(*arguments: Any) -> None:
@@ -56,14 +56,14 @@ def test_an_id_that_could_not_be_reserved_is_not_given_out(tmp_path: Path, monke
     assert counter.take() >> TAG_BITS == (ids(tmp_path).take() >> TAG_BITS) - PRODUCER_IDS_RESERVED
 
 
-def test_a_producer_id_belongs_to_the_user_that_it_was_given_to(tmp_path: Path) -> None:
+def test_a_producer_id_belongs_to_the_user_that_it_was_assigned_to(tmp_path: Path) -> None:
     counter = ids(tmp_path)
 
-    given = {user: [counter.take(user) for _ in range(100)] for user in ("", "ann", "bob", "\udcff")}
+    assigned = {user: [counter.take(user) for _ in range(100)] for user in ("", "ann", "bob", "\udcff")}
 
-    for user, numbers in given.items():
+    for user, numbers in assigned.items():
         assert all(is_given_to(number, user) and 0 <= number < 1 << 63 for number in numbers)
-        others = [number for other, theirs in given.items() if other != user for number in theirs]
+        others = [number for other, theirs in assigned.items() if other != user for number in theirs]
         assert not any(is_given_to(number, user) for number in [*others, -1, 0, 7])
 
 
@@ -79,29 +79,29 @@ def test_a_count_that_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_pat
 def test_the_producer_of_a_transactional_id_is_found_after_a_restart(tmp_path: Path) -> None:
     made = identities(tmp_path).make("a/b c\n", 1000)
 
-    found = identities(tmp_path).find("a/b c\n")
+    identity = identities(tmp_path).find("a/b c\n")
 
-    assert found == made
+    assert identity == made
     assert replace(made, used_ms=0, producer_id=0) == Identity(
         transactional_id="a/b c\n", producer_id=0, epoch=0, timeout_ms=1000
     )
     assert identities(tmp_path).find("another") is None
 
 
-def test_epochs_rise_and_then_there_is_another_producer_id(tmp_path: Path) -> None:
-    kept = identities(tmp_path)
-    made = kept.make("mine", 1000).begun()
+def test_epochs_rise_and_after_the_last_one_comes_another_producer_id(tmp_path: Path) -> None:
+    store = identities(tmp_path)
+    made = store.make("mine", 1000).begun()
     last = replace(made, epoch=EPOCH_MAX)
 
-    raised = kept.raised(made, timeout_ms=2000, previous_epoch=0)
-    renewed = kept.raised(last, timeout_ms=2000, previous_epoch=EPOCH_MAX)
+    raised = store.raised(made, timeout_ms=2000, previous_epoch=0)
+    renewed = store.raised(last, timeout_ms=2000, previous_epoch=EPOCH_MAX)
 
     assert raised == replace(made, epoch=1, previous_epoch=0, timeout_ms=2000, transaction=0, is_open=False)
     assert (renewed.epoch, renewed.previous_epoch) == (0, NO_EPOCH)
     assert renewed.producer_id != made.producer_id
 
 
-def test_each_transaction_has_an_id_of_its_own(tmp_path: Path) -> None:
+def test_each_transaction_has_its_own_id(tmp_path: Path) -> None:
     first = identities(tmp_path).make("mine", 1000).begun()
     second = first.aborted().begun()
     of_the_next_epoch = identities(tmp_path).raised(second, timeout_ms=1, previous_epoch=NO_EPOCH).begun()
@@ -129,35 +129,35 @@ def expiring(path: Path, clock: SimulatedClock) -> Identities:
 
 def test_an_id_that_is_not_used_for_long_is_forgotten_and_its_producer_id_is_not_used_again(tmp_path: Path) -> None:
     clock = SimulatedClock()
-    kept = expiring(tmp_path, clock)
-    old, other = kept.make("old", 1000), kept.make("used", 1000)
+    store = expiring(tmp_path, clock)
+    old, other = store.make("old", 1000), store.make("used", 1000)
     clock.sleep(10)
     since_ms = clock.now_ns() // 1_000_000
-    kept.keep(other.begun())
+    store.keep(other.begun())
 
-    unused = kept.unused(since_ms)
-    forgotten = [kept.forget(each, since_ms) for each in ("old", "used", "never")]
+    unused = store.unused(since_ms)
+    forgotten = [store.forget(each, since_ms) for each in ("old", "used", "never")]
 
     assert unused == ["old"]
     assert forgotten == [True, False, False]
-    assert (kept.find("old"), expiring(tmp_path, clock).find("old")) == (None, None)
+    assert (store.find("old"), expiring(tmp_path, clock).find("old")) == (None, None)
     assert expiring(tmp_path, clock).find("used") is not None
-    assert kept.make("old", 1000).producer_id not in (old.producer_id, other.producer_id)
+    assert store.make("old", 1000).producer_id not in (old.producer_id, other.producer_id)
 
 
 def test_an_id_of_a_broker_that_did_not_note_its_use_is_counted_from_now_on(tmp_path: Path) -> None:
     clock = SimulatedClock()
-    kept = expiring(tmp_path, clock)
-    kept.make("old", 1000)
-    path = Path(kept._path("old"))
+    store = expiring(tmp_path, clock)
+    store.make("old", 1000)
+    path = Path(store._path("old"))
     path.write_text(
         json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in NEW})
     )
     now_ms = clock.now_ns() // 1_000_000
 
-    first = kept.unused(now_ms), kept.forget("old", now_ms)
+    first = store.unused(now_ms), store.forget("old", now_ms)
     clock.sleep(10)
-    second = kept.forget("old", now_ms), kept.forget("old", now_ms + 1)
+    second = store.forget("old", now_ms), store.forget("old", now_ms + 1)
 
     assert first == (["old"], False)
     assert second == (False, True)
@@ -167,46 +167,46 @@ def test_a_user_cannot_take_all_transactional_ids(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(identities_module, "TRANSACTIONAL_IDS_MAX", 5)
     monkeypatch.setattr(identities_module, "TRANSACTIONAL_IDS_MAX_PER_USER", 2)
     clock = SimulatedClock()
-    kept = expiring(tmp_path, clock)
+    store = expiring(tmp_path, clock)
     for id in ("a", "b"):
-        kept.make(id, 1000, "ann")
+        store.make(id, 1000, "ann")
 
     # Also by a broker that starts after that.
-    for found in (kept, expiring(tmp_path, clock)):
+    for current in (store, expiring(tmp_path, clock)):
         with pytest.raises(TooLarge):
-            found.make("c", 1000, "ann")
+            current.make("c", 1000, "ann")
     for id in ("d", "e", "f"):
-        kept.make(id, 1000)
+        store.make(id, 1000)
     with pytest.raises(TooLarge):
-        kept.make("g", 1000, "bob")
+        store.make("g", 1000, "bob")
     clock.sleep(10)
-    assert kept.forget("a", clock.now_ns() // 1_000_000)
+    assert store.forget("a", clock.now_ns() // 1_000_000)
 
-    assert kept.make("g", 1000, "ann").owner == "ann"
+    assert store.make("g", 1000, "ann").owner == "ann"
 
 
 def test_a_damaged_id_does_not_keep_others_from_being_removed(tmp_path: Path) -> None:
     clock = SimulatedClock()
-    kept = expiring(tmp_path, clock)
+    store = expiring(tmp_path, clock)
     for id in ("a", "b"):
-        kept.make(id, 1000)
-    Path(kept._path("a")).write_text("nothing")
+        store.make(id, 1000)
+    Path(store._path("a")).write_text("nothing")
     clock.sleep(10)
 
-    assert kept.unused(clock.now_ns() // 1_000_000) == ["b"]
+    assert store.unused(clock.now_ns() // 1_000_000) == ["b"]
 
 
-def test_a_power_cut_while_an_id_is_removed_leaves_it_whole_or_gone() -> None:
+def test_a_power_cut_while_an_id_is_removed_leaves_all_or_none_of_it() -> None:
     clock = SimulatedClock()
     for seed in range(20):
         disk = SimulatedFileSystem(seed=seed)
         disk.make_directory("/store")
-        kept = Identities(disk, "/store", ProducerIds(disk, "/store"), clock)
-        made = kept.make("mine", 1000)
+        store = Identities(disk, "/store", ProducerIds(disk, "/store"), clock)
+        made = store.make("mine", 1000)
         clock.sleep(10)
-        kept.forget("mine", clock.now_ns() // 1_000_000)
+        store.forget("mine", clock.now_ns() // 1_000_000)
 
         after = disk.after_power_cut(seed)
-        found = Identities(after, "/store", ProducerIds(after, "/store"), clock).find("mine")
+        identity = Identities(after, "/store", ProducerIds(after, "/store"), clock).find("mine")
 
-        assert found in (None, made)
+        assert identity in (None, made)

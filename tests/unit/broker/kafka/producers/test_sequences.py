@@ -1,4 +1,4 @@
-"""The sequence numbers of one partition's producers: what is taken, what is known again, what is refused."""
+"""The sequence numbers of one partition's producers: which batches are accepted, recognised or refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def head(sequence: int, count: int = 1, *, producer: int = 1, epoch: int = 0) ->
     return KafkaBatchHead(0, 100, 0, 2, 0, 0, count - 1, 0, 0, producer, epoch, sequence, count)
 
 
-def taken(*heads: KafkaBatchHead) -> Sequences:
+def sequences_of(*heads: KafkaBatchHead) -> Sequences:
     sequences = Sequences()
     for number, each in enumerate(heads):
         assert sequences.judge(each) is None
@@ -42,7 +42,7 @@ def test_an_unknown_producer_may_start_with_any_sequence(sequence: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "asked", "expected"),
+    ("earlier", "batch", "expected"),
     [
         ([head(0, 3)], head(3), None),
         ([head(0, 3)], head(4), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
@@ -62,30 +62,30 @@ def test_an_unknown_producer_may_start_with_any_sequence(sequence: int) -> None:
     ],
 )
 def test_a_batch_is_checked_against_the_batches_before_it(
-    known: list[KafkaBatchHead], asked: KafkaBatchHead, expected: Code | StoredBatch | None
+    earlier: list[KafkaBatchHead], batch: KafkaBatchHead, expected: Code | StoredBatch | None
 ) -> None:
-    assert taken(*known).judge(asked) == expected
+    assert sequences_of(*earlier).judge(batch) == expected
 
 
 def test_only_the_last_five_batches_are_recognised_as_repeats() -> None:
-    sequences = taken(*(head(number) for number in range(8)))
+    sequences = sequences_of(*(head(number) for number in range(8)))
 
-    found = [sequences.judge(head(number)) for number in range(8)]
+    verdicts = [sequences.judge(head(number)) for number in range(8)]
 
-    assert found[-REMEMBERED:] == [StoredBatch(number, number, number) for number in range(3, 8)]
-    assert set(found[:-REMEMBERED]) == {Code.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert verdicts[-REMEMBERED:] == [StoredBatch(number, number, number) for number in range(3, 8)]
+    assert set(verdicts[:-REMEMBERED]) == {Code.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
 
 def test_a_new_epoch_starts_without_history() -> None:
-    sequences = taken(head(0), head(1), head(0, epoch=1))
+    sequences = sequences_of(head(0), head(1), head(0, epoch=1))
 
     assert sequences.judge(head(1, epoch=1)) is None
-    assert [seen for _, _, seen in sequences.batches()] == [StoredBatch(0, 0, 2)]
+    assert [batch for _, _, batch in sequences.batches()] == [StoredBatch(0, 0, 2)]
 
 
 def test_the_least_recently_used_producer_is_evicted_first() -> None:
     with patch.object(module, "PRODUCERS_REMEMBERED_MAX", 2):
-        sequences = taken(head(0, producer=1), head(0, producer=2), head(1, producer=1), head(0, producer=3))
+        sequences = sequences_of(head(0, producer=1), head(0, producer=2), head(1, producer=1), head(0, producer=3))
 
     assert len(sequences) == 2
     assert sequences.judge(head(9, producer=2)) is None
@@ -94,7 +94,7 @@ def test_the_least_recently_used_producer_is_evicted_first() -> None:
 
 def test_after_a_failed_batch_its_sequence_is_expected_again() -> None:
     async def scenario() -> Sequences:
-        sequences, loop = taken(head(0)), asyncio.get_running_loop()
+        sequences, loop = sequences_of(head(0)), asyncio.get_running_loop()
         for number in (1, 2, 3):
             sequences.take(head(number), loop.create_future())
         sequences.failed(head(2))
@@ -119,7 +119,7 @@ def test_after_a_refused_batch_its_sequence_is_expected_again_also_from_an_unkno
 
 
 def test_a_saved_state_can_be_restored() -> None:
-    sequences = taken(head(0, 3), head(3, 2), head(LAST, producer=2, epoch=4))
+    sequences = sequences_of(head(0, 3), head(3, 2), head(LAST, producer=2, epoch=4))
 
     restored = Sequences()
     restored.restore(json.loads(json.dumps(sequences.to_json())))
@@ -132,7 +132,7 @@ def test_a_saved_state_can_be_restored() -> None:
 
 def test_batches_in_flight_are_not_part_of_the_saved_state() -> None:
     async def scenario() -> list[Any]:
-        sequences = taken(head(0))
+        sequences = sequences_of(head(0))
         sequences.take(head(1), asyncio.get_running_loop().create_future())
         return sequences.to_json()
 
@@ -140,7 +140,7 @@ def test_batches_in_flight_are_not_part_of_the_saved_state() -> None:
 
 
 def test_known_batches_are_not_learned_again() -> None:
-    sequences = taken(*(head(number) for number in range(8)))
+    sequences = sequences_of(*(head(number) for number in range(8)))
 
     for number in range(2, 10):
         sequences.learn(head(number), number)
@@ -202,7 +202,7 @@ def test_a_note_ends_before_the_batches_in_flight(tmp_path: Path) -> None:
     batch = pack_kafka(batch_of([(None, b"a", [])], producer_id=1, producer_epoch=0, base_sequence=0))
 
     async def scenario(log: Log) -> list[int]:
-        known, go, ends = LogProducers(Sequences()), asyncio.Event(), []
+        producers, go, ends = LogProducers(Sequences()), asyncio.Event(), []
 
         async def put() -> int:
             # It is in the log, and its producer has no answer yet.
@@ -210,12 +210,12 @@ def test_a_note_ends_before_the_batches_in_flight(tmp_path: Path) -> None:
             await go.wait()
             return numbers.start
 
-        putting = asyncio.create_task(known.put(log, head(0), put))
+        putting = asyncio.create_task(producers.put(log, head(0), put))
         await asyncio.sleep(0)
-        ends.append(known.note(log.end)["end"])
+        ends.append(producers.note(log.end)["end"])
         go.set()
         await putting
-        return [*ends, known.note(log.end)["end"]]
+        return [*ends, producers.note(log.end)["end"]]
 
     with Log.open(tmp_path / "log", durability="os") as log:
         log.append(b"before")
@@ -223,7 +223,7 @@ def test_a_note_ends_before_the_batches_in_flight(tmp_path: Path) -> None:
         assert asyncio.run(scenario(log)) == [1, 2]
 
 
-def test_batches_that_wait_behind_a_failed_batch_are_refused() -> None:
+def test_batches_that_wait_after_a_failed_batch_are_refused() -> None:
     async def scenario() -> list[Any]:
         sequences, go = Sequences(), asyncio.Event()
 

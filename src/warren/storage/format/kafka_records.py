@@ -208,6 +208,7 @@ def _count_even(data: ByteArray, position: int, step: int, size: int, count_max:
 
 def _step_over(data: ByteArray, starts: Positions, place: int, position: int) -> None:
     """Stores where the records from number `place` on start. The first of them starts at `position`."""
+    stretches = []
     while place < len(starts):
         if position >= len(data):
             raise IndexError(position)
@@ -215,9 +216,14 @@ def _step_over(data: ByteArray, starts: Positions, place: int, position: int) ->
         # A length that the end of these bytes may cut is read with the next ones.
         is_last = position + len(raw) == len(data)
         stepped, behind = _stepped(raw, len(raw) - (0 if is_last else VARINT_SIZE_MAX), len(starts) - place)
-        starts[place : place + len(stepped)] = stepped
-        starts[place : place + len(stepped)] += position
-        place, position = place + len(stepped), position + behind
+        rows = slice(place, place + len(stepped))
+        starts[rows] = stepped
+        stretches.append((rows, position))
+        place, position = rows.stop, position + behind
+    # Not in the loop, because an addition of NumPy releases the interpreter for a moment that is too short for another
+    # thread to wake up in, and each release makes that thread begin its wait anew: with a million records, for 120 ms.
+    for rows, first in stretches:
+        starts[rows] += first
 
 
 def _stepped(raw: bytes, end: int, count: int) -> tuple[list[int], int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +38,11 @@ RESTARTS_MAX: Final = 8
 """How often in a row a server may die before it has served for STEADY_S."""
 STEADY_S: Final = 60.0
 LOG_TAIL_SIZE: Final = 4096
+FREE_PORTS: Final = range(20_000, 32_000)
+"""Ports that neither Linux nor macOS gives to outgoing connections, or to a server that asks for any port. So another
+program does not take such a port between `free_port` and the start of the server.
+"""
+FREE_PORT_TRIES_MAX: Final = 100
 ANY_HOST: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """The address by which the own machine reaches a server that listens on all addresses."""
 
@@ -217,11 +224,14 @@ def check_port(address: Address) -> None:
         raise CannotListen(address.host, address.port, reason) from None
 
 
-def free_port(host: str) -> int:
-    """Returns a port on which no server listens now."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+def free_port(host: str, ports: Sequence[int] = FREE_PORTS) -> int:
+    """Returns one of the `ports` on which no server listens now. Raises CannotListen if it finds none."""
+    for _ in range(FREE_PORT_TRIES_MAX):
+        port = random.choice(ports)
+        with suppress(CannotListen):
+            check_port(Address(host, port))
+            return port
+    raise CannotListen(host, ports[0], f"none of {FREE_PORT_TRIES_MAX} ports that were tried from there on is free")
 
 
 def tail(path: str) -> str:

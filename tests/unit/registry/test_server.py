@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,20 @@ def test_a_port_in_use_is_a_sentence_and_a_free_one_is_none() -> None:
 
     check_port(address)
     check_port(Address("127.0.0.1", free_port("127.0.0.1")))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this file")
+def test_a_free_port_is_not_one_that_outgoing_connections_get() -> None:
+    first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+
+    ports = {free_port("127.0.0.1") for _ in range(20)}
+
+    assert not ports & {*range(int(first), int(last) + 1)}
+
+
+def test_a_port_in_use_is_not_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(CannotListen, match="none of 100 ports"):
+        free_port("127.0.0.1", [listener.getsockname()[1]])
 
 
 def test_an_address_of_another_machine_is_a_sentence() -> None:

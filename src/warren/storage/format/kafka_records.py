@@ -221,7 +221,7 @@ def _step_over(data: ByteArray, starts: Positions, place: int, position: int) ->
         stretches.append((rows, position))
         place, position = rows.stop, position + behind
     # Not in the loop, because an addition of NumPy releases the interpreter for a moment that is too short for another
-    # thread to wake up in, and each release makes that thread begin its wait anew: with a million records, for 120 ms.
+    # thread to wake up in, and each release makes that thread start its wait again: with a million records, for 120 ms.
     for rows, first in stretches:
         starts[rows] += first
 

@@ -24,10 +24,10 @@ PASSWORD = "the password"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
     settings = BrokerSettings(sasl=True, rights=True, super_users=frozenset({"root"}))
-    with running_http(tmp_path_factory.mktemp("access") / "data", settings=settings) as found:
+    with running_http(tmp_path_factory.mktemp("access") / "data", settings=settings) as server:
         for user in ("root", "ann", "bob"):
-            found.broker.users.create(user, PASSWORD)
-        rights = found.broker.rights
+            server.broker.users.create(user, PASSWORD)
+        rights = server.broker.rights
         assert rights is not None
         rights.file.add(
             [
@@ -37,9 +37,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
                 right(ResourceKind.GROUP, "workers", Operation.READ),
             ]
         )
-        as_user(found, "root").put("orders", "secret")
-        found.put("others", "secret")
-        yield found
+        as_user(server, "root").put("orders", "secret")
+        server.put("others", "secret")
+        yield server
 
 
 def right(kind: ResourceKind, name: str, operation: Operation, user: str = "ann") -> Right:
@@ -120,7 +120,7 @@ def test_a_request_without_the_right_is_refused(served: Http, method: str, path:
     assert answered.problem == (403, "no_right")
 
 
-def test_metrics_take_a_right_to_the_cluster(served: Http) -> None:
+def test_metrics_need_a_right_to_the_cluster(served: Http) -> None:
     assert served.broker.rights is not None
     served.broker.rights.file.add([right(ResourceKind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, "bob")])
 

@@ -27,8 +27,8 @@ BATCH = batch_of([(None, b"message", [])])
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Http]:
     monkeypatch.setattr(failed_logs, "LOG_REOPEN_S", 0.05)
-    with running_http(tmp_path / "data", durability="commit") as found:
-        yield found
+    with running_http(tmp_path / "data", durability="commit") as server:
+        yield server
 
 
 def test_a_failed_sync_is_reported_and_the_log_is_reopened(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:

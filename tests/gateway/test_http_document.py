@@ -28,23 +28,23 @@ SHOWN_OTHERWISE = {"time", "timestamp", "due", "offset", "lease", "id"}
 """Fields with another value each time."""
 
 
-async def openapi(asked: HttpRequest) -> HttpReply:
+async def openapi(request: HttpRequest) -> HttpReply:
     raise NotImplementedError
 
 
 def examples() -> list[tuple[str, str]]:
-    """Yields each command with its answer; empty if it has no answer."""
-    found: list[tuple[str, str]] = []
+    """Returns each command with its answer; empty if it has no answer."""
+    pairs: list[tuple[str, str]] = []
     for line in fenced(DOCUMENT, "console")[0].splitlines():
         if line.startswith("$ "):
-            found.append((line[2:], ""))
+            pairs.append((line[2:], ""))
         else:
-            found[-1] = found[-1][0], line
-    return found
+            pairs[-1] = pairs[-1][0], line
+    return pairs
 
 
-def asked(served: Http, command: str) -> bytes:
-    """Sends the request that curl would send."""
+def answer_to(served: Http, command: str) -> bytes:
+    """Sends the request that curl would send, and returns the body of the answer."""
     words = iter(shlex.split(command)[2:])
     method, body, path, headers = "GET", None, "", {}
     for word in words:
@@ -67,46 +67,47 @@ def same_but(document: Any) -> Any:
     return [same_but(each) for each in document] if isinstance(document, list) else document
 
 
-def replaced(command: str, seen: dict[str, str]) -> str:
+def replaced(command: str, values: dict[str, str]) -> str:
     """Returns it with the tokens and ids of this broker instead of those of the document."""
-    for shown, given in seen.items():
-        command = command.replace(shown, given)
+    for example, value in values.items():
+        command = command.replace(example, value)
     return command
 
 
-def learn(shown: Any, given: Any, seen: dict[str, str]) -> None:
-    if isinstance(shown, dict):
-        for name in shown:
-            if name in ("lease", "id") and shown[name]:
-                seen[shown[name]] = given[name]
+def learn(example: Any, answer: Any, values: dict[str, str]) -> None:
+    """Notes in `values` which token or id of the broker's answer stands for which one of the documented answer."""
+    if isinstance(example, dict):
+        for name in example:
+            if name in ("lease", "id") and example[name]:
+                values[example[name]] = answer[name]
             else:
-                learn(shown[name], given[name], seen)
-    elif isinstance(shown, list):
-        for each, other in zip(shown, given, strict=True):
-            learn(each, other, seen)
+                learn(example[name], answer[name], values)
+    elif isinstance(example, list):
+        for each, other in zip(example, answer, strict=True):
+            learn(each, other, values)
 
 
 def test_the_examples_return_the_documented_answers(tmp_path: Path) -> None:
-    seen: dict[str, str] = {}
+    values: dict[str, str] = {}
     with running_http(tmp_path / "data") as served:
-        for command, answer in examples():
-            data = asked(served, replaced(command, seen))
+        for command, documented in examples():
+            data = answer_to(served, replaced(command, values))
 
-            assert (data == b"") == (answer == ""), command
-            if answer:
-                shown, given = json.loads(answer), json.loads(data)
-                assert same_but(given) == same_but(shown), command
-                learn(shown, given, seen)
+            assert (data == b"") == (documented == ""), command
+            if documented:
+                example, answer = json.loads(documented), json.loads(data)
+                assert same_but(answer) == same_but(example), command
+                learn(example, answer, values)
 
-    assert len(seen) == 2
+    assert len(values) == 2
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
     routes = routes_of(openapi, Counts())
 
-    found = [request for request, _ in rows(DOCUMENT, "What is served", "request", "what it does")]
+    requests = [request for request, _ in rows(DOCUMENT, "What is served", "request", "what it does")]
 
-    assert sorted(found) == sorted(f"{route.method} {route.path}" for route in routes.routes)
+    assert sorted(requests) == sorted(f"{route.method} {route.path}" for route in routes.routes)
 
 
 def test_the_document_has_every_metric_and_every_status(tmp_path: Path) -> None:

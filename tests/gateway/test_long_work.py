@@ -102,15 +102,15 @@ def test_a_read_scans_a_limited_range_and_returns_where_to_continue(
     for number in range(COUNT):
         topic.put(BODY.encode(), tag="last" if number == COUNT - 1 else "other")
 
-    asked, number, found = 0, 0, list[Any]()
-    while number < COUNT and not found:
+    pages, number, matches = 0, 0, list[Any]()
+    while number < COUNT and not matches:
         page = served.get(f"/v1/topics/orders/messages?tag=last&number={number}")
         assert page["next"] > number
-        asked, number, found = asked + 1, page["next"], page["messages"]
+        pages, number, matches = pages + 1, page["next"], page["messages"]
     waited = served.get(f"/v1/topics/orders/messages?tag=last&wait_s={PATIENCE_S / 2}")
 
-    assert asked > 3
-    assert [message["number"] for message in found] == [COUNT - 1]
+    assert pages > 3
+    assert [message["number"] for message in matches] == [COUNT - 1]
     # A waiting request continues automatically.
     assert [message["number"] for message in waited["messages"]] == [COUNT - 1]
 
@@ -124,19 +124,19 @@ def test_a_read_of_all_partitions_continues_in_turns_and_finds_all_by_time(
     for number in range(COUNT):
         topic.put(BODY.encode(), tag="wanted" if number % 7 == 0 else "other", partition=number % 3)
 
-    found = served.get("/v1/topics/orders/messages?tag=wanted")["messages"]
+    first = served.get("/v1/topics/orders/messages?tag=wanted")["messages"]
     two = served.get("/v1/topics/orders/messages?tag=wanted&limit=2")["messages"]
     every = served.get("/v1/topics/orders/messages?limit=1000")["messages"]
 
-    assert [(each["partition"], each["number"]) for each in found] == [(0, 0), (1, 2), (2, 4)]
-    assert two == found[:2]
+    assert [(each["partition"], each["number"]) for each in first] == [(0, 0), (1, 2), (2, 4)]
+    assert two == first[:2]
     assert len(every) == COUNT
     assert [each["time"] for each in every] == sorted(each["time"] for each in every)
     assert looks.count(True) == 3
     assert looks.count(False) > 6
 
 
-def test_the_latest_of_all_partitions_are_looked_for_partition_by_partition(
+def test_the_latest_messages_are_read_back_partition_by_partition(
     served: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = recorded(monkeypatch, messages, "_read_back")
@@ -144,9 +144,9 @@ def test_the_latest_of_all_partitions_are_looked_for_partition_by_partition(
     for number in range(COUNT):
         topic.put(b"%d" % number, partition=number % 3)
 
-    found = served.get("/v1/topics/orders/messages?backwards=true&limit=4")["messages"]
+    latest = served.get("/v1/topics/orders/messages?backwards=true&limit=4")["messages"]
 
-    assert [each["body"] for each in found] == ["19", "18", "17", "16"]
+    assert [each["body"] for each in latest] == ["19", "18", "17", "16"]
     assert [{message.partition for message in page.messages} for page in looks] == [{0}, {1}, {2}]
 
 
@@ -161,10 +161,10 @@ def test_a_take_continues_in_turns_until_it_finds_a_far_match(
     for number in range(COUNT):
         topic.put(BODY.encode(), tag="last" if number == COUNT - 1 else "other")
 
-    taken = served.ask("POST", path, {"wait_s": wait_s}).document["messages"]
+    matches = served.ask("POST", path, {"wait_s": wait_s}).document["messages"]
     nothing = served.ask("POST", path, {}).document["messages"]
 
-    assert [each["number"] for each in taken] == [COUNT - 1]
+    assert [each["number"] for each in matches] == [COUNT - 1]
     assert nothing == []
     assert len(looks) > 5
 
@@ -236,19 +236,19 @@ def test_a_failed_poll_is_reported_and_the_next_one_runs() -> None:
     async def main() -> None:
         broker: Any = SlowBroker()
         standings = StatusCache(broker.store, broker.in_thread, broker.tasks)
-        asked = asyncio.create_task(standings.look())
+        failing = asyncio.create_task(standings.look())
         await turns()
         broker.looks[0].set_exception(OSError("no"))
         await turns()
         with pytest.raises(OSError, match="no"):
-            await asked
+            await failing
 
         again = asyncio.create_task(standings.look())
         await turns()
-        found = StoreStatus([], [])
-        broker.looks[1].set_result(found)
+        status = StoreStatus([], [])
+        broker.looks[1].set_result(status)
 
-        assert await again is found
+        assert await again is status
 
     asyncio.run(main())
 
@@ -261,14 +261,14 @@ def test_lists_of_all_topics_are_built_outside_the_event_loop(
     asides: list[str] = []
     aside = served.broker.aside
 
-    async def seen(work: Any, *arguments: Any, **named: Any) -> Any:
+    async def recording(work: Any, *arguments: Any, **named: Any) -> Any:
         def watched() -> Any:
             asides.append(threading.current_thread().name.split("_")[0])
             return work(*arguments, **named)
 
         return await aside(watched)
 
-    monkeypatch.setattr(served.broker, "aside", seen)
+    monkeypatch.setattr(served.broker, "aside", recording)
 
     assert served.ask("GET", path).status == 200
     assert asides == ["warren-aside"]

@@ -33,8 +33,8 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Http]:
-    with running_http(tmp_path / "data", durability="commit") as found:
-        yield found
+    with running_http(tmp_path / "data", durability="commit") as server:
+        yield server
 
 
 def samples(served: Http) -> Samples:
@@ -50,8 +50,8 @@ def samples(served: Http) -> Samples:
     }
 
 
-def value(found: Samples, name: str, **labels: str) -> float:
-    return found[name, frozenset(labels.items())]
+def value(metrics: Samples, name: str, **labels: str) -> float:
+    return metrics[name, frozenset(labels.items())]
 
 
 def produced(served: Http, topic: str, count: int) -> None:
@@ -64,18 +64,18 @@ def produced(served: Http, topic: str, count: int) -> None:
 def test_requests_bytes_and_seconds_are_counted_by_api(served: Http) -> None:
     produced(served, "orders", 10)
 
-    found = samples(served)
+    metrics = samples(served)
 
-    requests = value(found, "warren_requests_total", api="Produce")
+    requests = value(metrics, "warren_requests_total", api="Produce")
     assert requests >= 1
-    assert value(found, "warren_request_bytes_total", api="Produce") > 10 * requests
-    assert value(found, "warren_response_bytes_total", api="Produce") >= 10 * requests
-    assert value(found, "warren_request_seconds_count", api="Produce") == requests
-    assert value(found, "warren_request_seconds_bucket", api="Produce", le="+Inf") == requests
-    assert value(found, "warren_request_seconds_sum", api="Produce") > 0
-    assert value(found, "warren_request_errors_total", api="Produce") == 0
-    assert value(found, "warren_connections_opened_total") >= 1
-    assert value(found, "process_cpu_seconds_total") > 0
+    assert value(metrics, "warren_request_bytes_total", api="Produce") > 10 * requests
+    assert value(metrics, "warren_response_bytes_total", api="Produce") >= 10 * requests
+    assert value(metrics, "warren_request_seconds_count", api="Produce") == requests
+    assert value(metrics, "warren_request_seconds_bucket", api="Produce", le="+Inf") == requests
+    assert value(metrics, "warren_request_seconds_sum", api="Produce") > 0
+    assert value(metrics, "warren_request_errors_total", api="Produce") == 0
+    assert value(metrics, "warren_connections_opened_total") >= 1
+    assert value(metrics, "process_cpu_seconds_total") > 0
 
 
 def test_fetches_and_waiting_consumers_are_counted(served: Http) -> None:
@@ -87,14 +87,14 @@ def test_fetches_and_waiting_consumers_are_counted(served: Http) -> None:
         assert consumer.poll(PATIENCE_S) is not None
     until(lambda: served.broker.long_polls.parked_count == 1)
 
-    found = samples(served)
+    metrics = samples(served)
     produced(served, "orders", 1)
     assert consumer.poll(PATIENCE_S) is not None
     consumer.close()
 
-    assert value(found, "warren_long_polls") == 1
-    assert value(found, "warren_requests_total", api="Fetch") >= 1
-    assert value(found, "warren_response_bytes_total", api="Fetch") > 0
+    assert value(metrics, "warren_long_polls") == 1
+    assert value(metrics, "warren_requests_total", api="Fetch") >= 1
+    assert value(metrics, "warren_response_bytes_total", api="Fetch") > 0
     until(lambda: value(samples(served), "warren_connections") == 0)
 
 
@@ -105,10 +105,10 @@ def test_refused_requests_are_counted_as_errors(served: Http) -> None:
     metadata = consumer.list_topics("none", timeout=PATIENCE_S)
     consumer.close()
 
-    found = samples(served)
+    metrics = samples(served)
 
     assert metadata.topics["none"].error is not None
-    assert value(found, "warren_request_errors_total", api="Metadata") >= 1
+    assert value(metrics, "warren_request_errors_total", api="Metadata") >= 1
 
 
 def test_puts_that_wait_together_share_a_commit(served: Http) -> None:
@@ -137,16 +137,16 @@ def test_topics_groups_and_parked_messages_have_metrics(served: Http) -> None:
         # A result from a moment ago may be returned again.
         until(lambda: ("warren_group_leased", WORKERS) in samples(served))
 
-        found = samples(served)
+        metrics = samples(served)
 
-    assert value(found, "warren_partition_end_number", topic="orders", partition="0") == 3
-    assert value(found, "warren_partition_first_number", topic="orders", partition="0") == 0
-    assert value(found, "warren_partition_bytes", topic="orders", partition="0") > 0
-    assert value(found, "warren_topic_parked", topic="orders") == 1
-    assert value(found, "warren_topic_damaged", topic="orders") == 0
-    assert value(found, "warren_group_lag", topic="orders", group="readers", partition="0") == 1
-    assert value(found, "warren_group_members", topic="orders", group="readers") == 1
-    assert value(found, "warren_group_leased", topic="orders", group="workers") == 1
+    assert value(metrics, "warren_partition_end_number", topic="orders", partition="0") == 3
+    assert value(metrics, "warren_partition_first_number", topic="orders", partition="0") == 0
+    assert value(metrics, "warren_partition_bytes", topic="orders", partition="0") > 0
+    assert value(metrics, "warren_topic_parked", topic="orders") == 1
+    assert value(metrics, "warren_topic_damaged", topic="orders") == 0
+    assert value(metrics, "warren_group_lag", topic="orders", group="readers", partition="0") == 1
+    assert value(metrics, "warren_group_members", topic="orders", group="readers") == 1
+    assert value(metrics, "warren_group_leased", topic="orders", group="workers") == 1
 
 
 def test_a_waiting_request_is_counted(served: Http) -> None:
@@ -154,12 +154,12 @@ def test_a_waiting_request_is_counted(served: Http) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(served.get, "/v1/topics/orders/messages?number=1&wait_s=20")
         until(lambda: served.broker.long_polls.parked_count == 1)
-        found = samples(served)
+        metrics = samples(served)
         served.put("orders", "b")
 
         assert waiting.result(PATIENCE_S)["next"] == 2
 
-    assert value(found, "warren_long_polls") == 1
+    assert value(metrics, "warren_long_polls") == 1
     assert value(samples(served), "warren_long_polls") == 0
 
 
@@ -168,14 +168,14 @@ def test_requests_over_http_are_counted_by_route_and_status(served: Http) -> Non
     for path in ("/none", "/nowhere/either", "/v1/topics/gone"):
         served.ask("GET", path)
 
-    found = samples(served)
+    metrics = samples(served)
 
     put, describe = "POST /v1/topics/{topic}/messages", "GET /v1/topics/{topic}"
-    assert value(found, "warren_http_requests_total", route=put, status="201") == 1
-    assert value(found, "warren_http_requests_total", route=describe, status="404") == 1
-    assert value(found, "warren_http_requests_total", route="none", status="404") == 2
-    assert value(found, "warren_http_request_bytes_total") == len(b'{"messages": [{"body": "a"}, {"body": "b"}]}')
-    assert value(found, "warren_http_response_bytes_total") > 0
+    assert value(metrics, "warren_http_requests_total", route=put, status="201") == 1
+    assert value(metrics, "warren_http_requests_total", route=describe, status="404") == 1
+    assert value(metrics, "warren_http_requests_total", route="none", status="404") == 2
+    assert value(metrics, "warren_http_request_bytes_total") == len(b'{"messages": [{"body": "a"}, {"body": "b"}]}')
+    assert value(metrics, "warren_http_response_bytes_total") > 0
 
 
 def test_an_unreadable_topic_is_reported_and_the_others_are_shown(served: Http) -> None:

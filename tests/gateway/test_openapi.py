@@ -23,7 +23,7 @@ WITHOUT = "positive_data_acceptance"
 """OpenAPI can limit the characters of texts, while Warren limits their bytes."""
 
 
-async def openapi(asked: HttpRequest) -> HttpReply:
+async def openapi(request: HttpRequest) -> HttpReply:
     raise NotImplementedError
 
 

@@ -36,8 +36,8 @@ class Trap:
 
 @pytest.fixture(params=["os", "commit"])
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Http]:
-    with running_http(tmp_path / "data", durability=request.param) as found:
-        yield found
+    with running_http(tmp_path / "data", durability=request.param) as server:
+        yield server
 
 
 @pytest.fixture
@@ -120,14 +120,14 @@ DOORS: dict[str, Callable[[RemoteStore], object]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_no_call_of_the_client_but_the_queues_puts_into_it(served: Http, store: RemoteStore, door: str) -> None:
+def test_only_the_calls_of_a_queue_put_into_its_topic(served: Http, store: RemoteStore, door: str) -> None:
     with pytest.raises(IsAQueue, match="topic 'jobs' is a queue"):
         DOORS[door](store)
 
     assert is_empty(served)
 
 
-def test_http_puts_nothing_into_a_queue_now_or_later(served: Http, store: RemoteStore) -> None:
+def test_a_put_over_http_into_a_queue_is_refused_with_or_without_a_delay(served: Http, store: RemoteStore) -> None:
     messages = {"messages": [{"body": "x"}]}
 
     now = served.ask("POST", "/v1/topics/jobs/messages", messages)

@@ -22,8 +22,8 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
-    with running_http(tmp_path_factory.mktemp("rest") / "data") as found:
-        yield found
+    with running_http(tmp_path_factory.mktemp("rest") / "data") as server:
+        yield server
 
 
 def bodies(document: Any) -> list[Any]:
@@ -31,18 +31,18 @@ def bodies(document: Any) -> list[Any]:
 
 
 def consumed(served: Http, topic: str, count: int) -> list[Any]:
-    """The first messages of a topic as a Kafka client reads them."""
+    """Returns the first messages of a topic as a Kafka client reads them."""
     settings = {"bootstrap.servers": served.running.address, "group.id": "kafka", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(settings)
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    while len(found) < count:
+    messages: list[Any] = []
+    while len(messages) < count:
         message = consumer.poll(PATIENCE_S)
         assert message is not None
         assert message.error() is None
-        found.append(message)
+        messages.append(message)
     consumer.close()
-    return found
+    return messages
 
 
 # --- Messages ---
@@ -66,12 +66,12 @@ def test_messages_of_a_kafka_client_are_read_over_http(served: Http) -> None:
     producer.produce("from-kafka", b"text")
     assert producer.flush(PATIENCE_S) == 0
 
-    found = served.get("/v1/topics/from-kafka/messages?tag=a.*")
+    page = served.get("/v1/topics/from-kafka/messages?tag=a.*")
     one = served.get("/v1/topics/from-kafka/messages/0/1?encoding=base64")
 
-    assert bodies(found) == [{"base64": "/w=="}]
-    assert (found["messages"][0]["key"], found["messages"][0]["tag"]) == ("k", "a.b")
-    assert found["messages"][0]["headers"] == {"x": "y"}
+    assert bodies(page) == [{"base64": "/w=="}]
+    assert (page["messages"][0]["key"], page["messages"][0]["tag"]) == ("k", "a.b")
+    assert page["messages"][0]["headers"] == {"x": "y"}
     assert one["body"] == {"base64": "dGV4dA=="}
 
 
@@ -125,9 +125,9 @@ def test_messages_are_read_by_time_in_one_partition_and_in_all(served: Http) -> 
 
 def test_a_waiting_request_is_answered_when_a_message_comes(served: Http) -> None:
     served.put("waited", "old")
-    found: list[Any] = []
+    pages: list[Any] = []
     path = "/v1/topics/waited/messages?number=1&wait_s=20&tag=wanted"
-    thread = threading.Thread(target=lambda: found.append(served.get(path)))
+    thread = threading.Thread(target=lambda: pages.append(served.get(path)))
 
     thread.start()
     until(lambda: served.broker.long_polls.parked_count == 1)
@@ -135,8 +135,8 @@ def test_a_waiting_request_is_answered_when_a_message_comes(served: Http) -> Non
     served.ask("POST", "/v1/topics/waited/messages", {"messages": [{"body": "new", "tag": "wanted"}]})
     thread.join(PATIENCE_S)
 
-    assert bodies(found[0]) == ["new"]
-    assert found[0]["next"] == 3
+    assert bodies(pages[0]) == ["new"]
+    assert pages[0]["next"] == 3
 
 
 def test_large_bodies_are_returned_whole_and_those_over_the_limit_are_errors(served: Http) -> None:
@@ -212,8 +212,8 @@ def test_messages_are_taken_and_settled_by_tokens(served: Http) -> None:
     served.put("work", "done", "failed", "kept")
     group = "/v1/topics/work/groups/packers"
 
-    taken = served.ask("POST", f"{group}/take", {"limit": 3}).document["messages"]
-    leases = {message["body"]: message["lease"] for message in taken}
+    messages = served.ask("POST", f"{group}/take", {"limit": 3}).document["messages"]
+    leases = {message["body"]: message["lease"] for message in messages}
     acked = served.ask("POST", f"{group}/ack", {"leases": [leases["done"]]})
     nacked = served.ask("POST", f"{group}/nack", {"leases": [leases["failed"]], "delay_s": 0, "reason": "again"})
     extended = served.ask("POST", f"{group}/extend", {"leases": [leases["kept"]], "seconds": 60})
@@ -235,8 +235,8 @@ def test_a_lost_lease_is_reported_and_the_others_are_settled(served: Http) -> No
     served.put("mixed", "lost", "kept")
     group = "/v1/topics/mixed/groups/packers"
     served.ask("PUT", group, {"attempts_max": 1})
-    taken = served.ask("POST", f"{group}/take", {"limit": 2}).document["messages"]
-    leases = [message["lease"] for message in taken]
+    messages = served.ask("POST", f"{group}/take", {"limit": 2}).document["messages"]
+    leases = [message["lease"] for message in messages]
     served.ask("POST", f"{group}/ack", {"leases": leases[:1]})
 
     extended = served.ask("POST", f"{group}/extend", {"leases": leases, "seconds": 60})
@@ -315,11 +315,11 @@ def test_a_message_for_a_disconnected_client_costs_no_attempt(served: Http) -> N
 @pytest.mark.parametrize("lease", ["AAAA", "a" * 200, "x"])
 def test_an_unknown_token_settles_nothing(served: Http, lease: str) -> None:
     served.put("guessed", "mine")
-    taken = served.ask("POST", "/v1/topics/guessed/groups/one/take", {}).document["messages"]
+    messages = served.ask("POST", "/v1/topics/guessed/groups/one/take", {}).document["messages"]
     served.ask("POST", "/v1/topics/guessed/groups/two/take", {})
 
     guessed = served.ask("POST", "/v1/topics/guessed/groups/one/ack", {"leases": [lease]})
-    of_another = served.ask("POST", "/v1/topics/guessed/groups/two/ack", {"leases": [taken[0]["lease"]]})
+    of_another = served.ask("POST", "/v1/topics/guessed/groups/two/ack", {"leases": [messages[0]["lease"]]})
 
     assert guessed.problem == (400, "bad_input")
     assert of_another.problem == (400, "bad_input")
@@ -340,8 +340,8 @@ def test_a_message_that_failed_too_often_is_a_dead_letter_and_can_be_put_back(se
     group = "/v1/topics/dying/groups/eaters"
     served.ask("PUT", group, {"attempts_max": 1})
 
-    taken = served.ask("POST", f"{group}/take", {}).document["messages"]
-    served.ask("POST", f"{group}/nack", {"leases": [taken[0]["lease"]], "reason": "it stinks"})
+    messages = served.ask("POST", f"{group}/take", {}).document["messages"]
+    served.ask("POST", f"{group}/nack", {"leases": [messages[0]["lease"]], "reason": "it stinks"})
     dead = served.get(f"{group}/dead")["dead"]
     count = served.ask("POST", f"{group}/dead/redrive", {}).document["count"]
 
@@ -353,27 +353,27 @@ def test_a_message_that_failed_too_often_is_a_dead_letter_and_can_be_put_back(se
     assert bodies(served.get("/v1/topics/dying/messages")) == ["poison", "poison"]
 
 
-def test_a_stream_group_is_shown_and_not_taken_from(served: Http) -> None:
+def test_a_stream_group_is_shown_and_a_take_from_it_is_refused(served: Http) -> None:
     served.put("streamed", "a", "b")
     with served.broker.store.topic("streamed").group("readers") as group:
         group.read(limit=1)
         group.commit()
 
         facts = served.get("/v1/topics/streamed/groups/readers")
-        taken = served.ask("POST", "/v1/topics/streamed/groups/readers/take", {})
+        take = served.ask("POST", "/v1/topics/streamed/groups/readers/take", {})
 
     assert (facts["mode"], facts["members"], facts["behind"]) == ("stream", 1, 1)
-    assert taken.problem == (409, "settings_differ")
+    assert take.problem == (409, "settings_differ")
     assert served.ask("DELETE", "/v1/topics/streamed/groups/readers").status == 204
 
 
-def test_a_topic_of_format_version_1_is_put_to_and_read(tmp_path: Path) -> None:
+def test_a_topic_of_format_version_1_takes_puts_and_reads(tmp_path: Path) -> None:
     with warren.open(tmp_path / "data") as store:
         store.topic("old", version=1)
     with running_http(tmp_path / "data") as served:
         places = served.put("old", "a", "b")["places"]
 
-        found = served.get("/v1/topics/old/messages")
+        page = served.get("/v1/topics/old/messages")
 
     assert [place["number"] for place in places] == [0, 1]
-    assert bodies(found) == ["a", "b"]
+    assert bodies(page) == ["a", "b"]

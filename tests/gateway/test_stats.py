@@ -48,7 +48,7 @@ def test_stats_of_an_address_show_the_work_of_the_broker(broker: RunningBroker) 
     assert any(line[:2] == ["bytes", "in"] for line in lines)
 
 
-def test_for_programs_there_are_numbers_and_rates_of_the_topics_that_are_named(broker: RunningBroker) -> None:
+def test_json_output_has_counts_and_rates_of_the_named_topics(broker: RunningBroker) -> None:
     result = stats("--server", broker.address, "orders", "--every", "0.1s", "--json")
 
     document: dict[str, Any] = json.loads(result.output)
@@ -113,10 +113,10 @@ def test_a_restarted_broker_has_no_negative_rates() -> None:
     }
     before = {**document, "uptime_s": 9.0, "puts": {**empty, "count": 7}}
 
-    seen = StatsPair(before, document)
+    pair = StatsPair(before, document)
 
-    assert set(seen.rates().values()) == {0.0}
-    assert tables_of("here", seen)
+    assert set(pair.rates().values()) == {0.0}
+    assert tables_of("here", pair)
 
 
 def test_memory_held_for_clients_is_shown_by_kind(tmp_path: Path) -> None:

@@ -23,20 +23,20 @@ GOOD = batch_of([(None, b"good", [])])
 @pytest.fixture(params=[broken_batch(), same_delta_batch()], ids=["random bytes", "all of delta 0"])
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Http]:
     """A broker to which a client put messages 0 to 2, a broken batch of 3 to 5, and message 6."""
-    with running_http(tmp_path / "data") as found, Caller(found.running) as caller:
-        found.running.broker.store.topic("orders")
+    with running_http(tmp_path / "data") as server, Caller(server.running) as caller:
+        server.running.broker.store.topic("orders")
         for number in (0, 1, 2):
             assert caller.produce("orders", GOOD) == (0, number)
         assert caller.produce("orders", request.param) == (0, 3)
         assert caller.produce("orders", GOOD) == (0, 6)
-        yield found
+        yield server
 
 
 def numbers(messages: Any) -> list[int]:
     return [message.number for message in messages]
 
 
-def test_every_door_passes_over_them(served: Http) -> None:
+def test_every_call_of_a_client_passes_over_unreadable_batches(served: Http) -> None:
     with warren.connect(served.running.address, timeout=WAIT_S) as store:
         topic = store.topic("orders")
         log = topic.partition(0)
@@ -54,7 +54,7 @@ def test_every_door_passes_over_them(served: Http) -> None:
         assert numbers(topic.broadcast(start=START, wait=0.0)) == [0, 1, 2, 6]
 
 
-def test_http_passes_over_them_and_the_metrics_count_it(served: Http) -> None:
+def test_http_passes_over_unreadable_batches_and_the_metrics_count_them(served: Http) -> None:
     whole = served.ask("GET", "/v1/topics/orders/messages?number=0").document
     back = served.ask("GET", "/v1/topics/orders/messages?backwards=true").document
 

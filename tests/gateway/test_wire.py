@@ -25,9 +25,9 @@ MESSAGES = "/v1/topics/orders/messages"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
-    with running_http(tmp_path_factory.mktemp("wire") / "data") as found:
-        found.put("orders", "first")
-        yield found
+    with running_http(tmp_path_factory.mktemp("wire") / "data") as server:
+        server.put("orders", "first")
+        yield server
 
 
 def raw(served: Http, data: bytes) -> bytes:
@@ -35,10 +35,10 @@ def raw(served: Http, data: bytes) -> bytes:
     with socket.create_connection((HOST, served.port), PATIENCE_S) as client:
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)
-        found = b""
+        answer = b""
         while part := client.recv(65_536):
-            found += part
-        return found
+            answer += part
+        return answer
 
 
 def count(served: Http) -> int:
@@ -191,15 +191,15 @@ def test_bytes_that_are_not_http_are_refused_and_the_next_client_is_served(serve
 def test_a_connection_is_used_again(served: Http) -> None:
     connection = served.connection()
 
-    found = []
+    answers = []
     for _ in range(3):
         connection.request("GET", "/healthz")
         response = connection.getresponse()
         response.read()
-        found.append((response.status, connection.sock is not None))
+        answers.append((response.status, connection.sock is not None))
     connection.close()
 
-    assert found == [(200, True)] * 3
+    assert answers == [(200, True)] * 3
 
 
 def test_expect_100_continue_is_answered(served: Http) -> None:
@@ -231,12 +231,12 @@ def test_pages_of_other_sites_are_refused(served: Http, headers: dict[str, str],
 
 
 def opened(served: Http, count: int, sent: bytes) -> list[socket.socket]:
-    """Connections that have each sent some bytes."""
-    found = []
+    """Opens connections and sends the same bytes on each."""
+    clients = []
     for _ in range(count):
-        found.append(socket.create_connection((HOST, served.port), PATIENCE_S))
-        found[-1].sendall(sent)
-    return found
+        clients.append(socket.create_connection((HOST, served.port), PATIENCE_S))
+        clients[-1].sendall(sent)
+    return clients
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -297,32 +297,34 @@ def test_health_and_metrics_are_answered_while_requests_under_way_take_all_place
         until(lambda: served.broker.long_polls.parked_count == 0)
 
 
-def test_a_head_has_to_come_within_its_time_for_any_idle_time(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_of_a_request_has_a_time_limit_on_a_new_and_on_an_idle_connection(
+    served: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("warren.gateway.http.connection.HTTP_HEAD_S_MAX", 0.05)
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection((HOST, served.port), PATIENCE_S) as silent:
         assert is_closed(silent)
 
-    kept = served.connection()
-    kept.request("GET", "/healthz")
-    first = kept.getresponse().read()
-    assert kept.sock is not None
-    kept.sock.sendall(whole[:9])
+    client = served.connection()
+    client.request("GET", "/healthz")
+    first = client.getresponse().read()
+    assert client.sock is not None
+    client.sock.sendall(whole[:9])
     assert first
-    assert is_closed(kept.sock)
-    kept.close()
+    assert is_closed(client.sock)
+    client.close()
 
 
-def test_an_address_that_has_its_limit_of_connections_over_http_is_answered_for_its_health(tmp_path: Path) -> None:
+def test_an_address_at_its_limit_of_connections_still_gets_health_over_http(tmp_path: Path) -> None:
     with running_http(tmp_path / "data", limits=BrokerLimits(connections_max_of_address=(f"{HOST}=2",))) as served:
         served.put("orders", "first")
         request = f"GET {MESSAGES}?number=1&wait_s=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-        kept = opened(served, 2, request)
+        waiting = opened(served, 2, request)
         until(lambda: served.broker.long_polls.parked_count == 2)
 
         assert served.ask("GET", "/readyz").status == 200
         assert f"2 connections over HTTP from {HOST}" in served.ask("GET", "/v1/topics").document["detail"]
-        for each in kept:
+        for each in waiting:
             each.close()
 
 
@@ -330,9 +332,9 @@ def test_while_it_stops_new_requests_get_503_and_accepted_ones_are_answered(tmp_
     waiting: list[int] = []
     with running_http(tmp_path / "data") as served:
         served.put("orders", "first")
-        kept = served.connection()
-        kept.request("GET", "/readyz")
-        assert kept.getresponse().read() == b'{"is_ready": true, "reason": ""}\n'
+        connection = served.connection()
+        connection.request("GET", "/readyz")
+        assert connection.getresponse().read() == b'{"is_ready": true, "reason": ""}\n'
 
         def wait() -> None:
             waiting.append(served.ask("GET", f"{MESSAGES}?number=1&wait_s=20").status)
@@ -343,8 +345,8 @@ def test_while_it_stops_new_requests_get_503_and_accepted_ones_are_answered(tmp_
         answers: list[tuple[int, bytes]] = []
         served.running.loop.call_soon_threadsafe(served.broker.stop)
         for path in ("/readyz", "/healthz", MESSAGES):
-            kept.request("GET", path)
-            response = kept.getresponse()
+            connection.request("GET", path)
+            response = connection.getresponse()
             answers.append((response.status, response.read()))
         thread.join(PATIENCE_S)
 
@@ -354,7 +356,7 @@ def test_while_it_stops_new_requests_get_503_and_accepted_ones_are_answered(tmp_
     assert waiting == [200]
     with pytest.raises(OSError, match="refused"):
         served.ask("GET", "/healthz")
-    kept.close()
+    connection.close()
 
 
 def test_errors_of_the_store_are_reported_without_paths(tmp_path: Path) -> None:
@@ -385,8 +387,8 @@ def test_the_side_port_starts_and_ends_with_the_command(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_reported_and_nothing_is_served(tmp_path: Path) -> None:
-    with socket.create_server((HOST, 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
 
         done = run_warren("serve", "data", "--port", "0", "--http-port", str(port), folder=tmp_path)
 

@@ -38,9 +38,13 @@ CONSOLE: Final = Console(highlight=False)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--kills", type=int, default=None, help="of processes, 1000; or of brokers in a round, 6")
+    parser.add_argument(
+        "--kills", type=int, default=None, help="how many processes are killed, 1000; or brokers per round, 6"
+    )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--dir", type=Path, default=None, help="the directory of the store; it is kept if it is given")
+    parser.add_argument(
+        "--dir", type=Path, default=None, help="the directory of the store, which is kept; a temporary one"
+    )
     parser.add_argument("--processes", action="store_true", help="only processes with a store, which are killed")
     parser.add_argument(
         "--broker", action="store_true", help="only clients of all kinds, a proxy and a broker that is killed"
@@ -50,20 +54,24 @@ def main() -> int:
         "--network",
         choices=("proxies", "namespaces"),
         default=None,
-        help="of the cluster: what cuts it; network namespaces if this is root's and there can be some, else proxies",
+        help="of the cluster: what cuts it; namespaces if this user can make network namespaces, otherwise proxies",
     )
-    parser.add_argument("--minutes", type=float, default=60.0, help="of the broker, or of the cluster: how long")
-    parser.add_argument("--rounds", type=int, default=None, help="of the broker: of two minutes each, if not given")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="of the broker or the cluster: the length of the run"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=None, help="of the broker: how many; by default of two minutes each"
+    )
     parser.add_argument(
         "--alone",
         type=float,
         default=None,
-        help="of the broker: for how many of these minutes one is left alone, in a last round; a third of them",
+        help="of the broker: the minutes of a last round without kills, out of all minutes; a third of them",
     )
     parser.add_argument("--calm", type=float, default=CALM_SHARE, help="of the broker: the share without kills")
     parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
-    parser.add_argument("--durability", default="commit", help="of the broker: of the topic")
-    parser.add_argument("--hostile", action="store_true", help="of the broker: a client attacks it all the while")
+    parser.add_argument("--durability", default="commit", help="of the broker: the durability of the topic")
+    parser.add_argument("--hostile", action="store_true", help="of the broker: a client attacks it during the run")
     parser.add_argument(
         "--json", type=Path, default=None, help="of the broker or the cluster: the file for the figures"
     )
@@ -75,8 +83,8 @@ def main() -> int:
             return _run(directory / "cluster", of_cluster, arguments)
         is_all = arguments.processes == arguments.broker
         runs = {"processes": of_processes, "broker": over_network}
-        wanted = {name: run for name, run in runs.items() if is_all or vars(arguments)[name]}
-        return max(_run(directory / name, run, arguments) for name, run in wanted.items())
+        chosen = {name: run for name, run in runs.items() if is_all or vars(arguments)[name]}
+        return max(_run(directory / name, run, arguments) for name, run in chosen.items())
 
 
 def _run(directory: Path, run: Callable[[Path, argparse.Namespace], int], arguments: argparse.Namespace) -> int:
@@ -183,7 +191,7 @@ def of_cluster(directory: Path, arguments: argparse.Namespace) -> int:
 
 def table_of(stretches: Sequence[Stretch]) -> Table:
     table = Table(title="The broker, in times without kills")
-    names = ("round", "seconds", "memory MB, middle", "at the end", "of no file, middle", "at the end")
+    names = ("round", "seconds", "memory MB, middle", "at the end", "private MB, middle", "at the end")
     for name in (*names, "files, middle", "at the end", "threads"):
         table.add_column(name, justify="right")
     for one in stretches:

@@ -139,7 +139,7 @@ def check_consuming(
         elif event.kind == settled:
             groups[group].settle(event)
     for group, consumed in groups.items():
-        missing = sorted(ids.keys() - consumed.seen)
+        missing = sorted(ids.keys() - consumed.places)
         faults += [Fault("lost", f"{group} never got {ids[place]} at {place}") for place in missing]
     return faults
 
@@ -148,13 +148,13 @@ class _Consumed:
     """The messages that a group got, and when each was first settled."""
 
     def __init__(self) -> None:
-        self.seen: set[Place] = set()
+        self.places: set[Place] = set()
         self._done: dict[Place, int] = {}
         self._open: dict[int, set[int]] = defaultdict(set)
 
     def handed(self, place: Place) -> int | None:
-        """Records that it was handed out. Returns when it was settled, if it was before."""
-        self.seen.add(place)
+        """Records a delivery. Returns when the message was settled before, or None."""
+        self.places.add(place)
         if place not in self._done:
             self._open[place[0]].add(place[1])
         return self._done.get(place)

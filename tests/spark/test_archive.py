@@ -36,14 +36,14 @@ def test_archive_and_log_are_one_table_while_messages_move_from_one_to_the_other
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store, directory = tmp_path / "s", tmp_path / "a"
-    seen: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     with Store(store, keeps=False) as opened:
         topic = opened.topic("orders", partitions=2, block_size=8192)
         for _ in range(10):
             topic.put_many([b"x" * 100] * 30, tag="eu.de", partition=0)
         topic.put_many([b"y"] * 7, tags=["us", "eu.fr"] * 3 + [""], partition=1)
 
-        archived = archive(spark, str(store), str(directory), progress=lambda *done: seen.append(done))
+        archived = archive(spark, str(store), str(directory), progress=lambda *done: progress.append(done))
         again = archive(spark, str(store), str(directory))
         for _ in range(5):
             topic.put_many([b"z" * 100] * 30, tag="eu.de", partition=0)
@@ -55,7 +55,7 @@ def test_archive_and_log_are_one_table_while_messages_move_from_one_to_the_other
         )
 
         assert archived.count == 307
-        assert seen[-1] == (307, 307)
+        assert progress[-1] == (307, 307)
         assert again.files == []
         assert checked.is_good
         assert sum(partition.compared for partition in checked.partitions) == 307

@@ -80,14 +80,14 @@ def answer(driver: subprocess.Popen[str]) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
-def written(path: str, topic: str) -> list[bytes]:
-    """The bodies of a topic, sorted."""
+def written(path: str, name: str) -> list[bytes]:
+    """Returns the bodies of a topic, sorted."""
     with warren.open(path) as store:
-        found = store.topic(topic)
+        topic = store.topic(name)
         return sorted(
             message.body
-            for partition in range(len(found.describe().partitions))
-            for message in found.partition(partition).read(0, limit=10 * MESSAGES)
+            for partition in range(len(topic.describe().partitions))
+            for message in topic.partition(partition).read(0, limit=10 * MESSAGES)
         )
 
 

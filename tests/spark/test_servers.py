@@ -83,19 +83,19 @@ def test_a_query_outlives_its_broker_and_writes_every_message_once(spark: SparkS
     assert bodies(store, "copy") == bodies(store, "twice") == [b"a", b"b", b"c", b"d", b"e"]
 
 
-def test_a_password_lets_in_and_is_in_no_plan_and_no_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_password_logs_in_and_appears_in_no_plan_and_no_error(spark: SparkSession, tmp_path: Path) -> None:
     with running_broker(tmp_path / "store", settings=BrokerSettings(sasl=True)) as broker:
         broker.broker.users.create("spark", SECRET)
         with warren.connect(broker.address, user="spark", password=SECRET) as store:
             store.topic("orders").put(b"a")
-        given = {"servers": broker.address, "topics": "orders", "user": "spark", "password": SECRET}
-        frame = spark.read.format("warren").options(**given).schema("value binary").load()
+        options = {"servers": broker.address, "topics": "orders", "user": "spark", "password": SECRET}
+        frame = spark.read.format("warren").options(**options).schema("value binary").load()
         plan = spark._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")  # type: ignore[union-attr]
 
         assert frame.count() == 1
         assert "sesame" not in plan
         with pytest.raises(PySparkException, match="refuses user 'spark'") as failure:
-            spark.read.format("warren").options(**{**given, "password": SECRET + "s"}).load().count()
+            spark.read.format("warren").options(**{**options, "password": SECRET + "s"}).load().count()
         assert "sesame" not in str(failure.value)
 
 
@@ -150,5 +150,5 @@ def test_dead_letters_behind_a_broker_are_counted_and_put_back_by_condition(
         left = summary(spark, place)
 
         assert done == {"packers": 1}
-        assert [(found.reason, found.letters) for found in left] == [("no stock", 2), ("timeout", 1)]
+        assert [(row.reason, row.letters) for row in left] == [("no stock", 2), ("timeout", 1)]
         assert topic.last(1)[0].body == b"3"

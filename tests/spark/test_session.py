@@ -19,12 +19,12 @@ def test_a_job_runs_in_python_workers(spark: SparkSession) -> None:
         for batch in batches:
             yield pa.record_batch({"id": pa.array([2 * number for number in batch["id"].to_pylist()], pa.int64())})
 
-    found = spark.range(10).mapInArrow(doubled, "id long").collect()
+    rows = spark.range(10).mapInArrow(doubled, "id long").collect()
 
-    assert [row.id for row in found] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+    assert [row.id for row in rows] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
 
 
-def test_workers_are_met_over_unix_sockets_by_the_same_python(spark: SparkSession) -> None:
+def test_python_workers_use_unix_sockets_and_the_same_python(spark: SparkSession) -> None:
     def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
         import sys
@@ -32,13 +32,13 @@ def test_workers_are_met_over_unix_sockets_by_the_same_python(spark: SparkSessio
         for _ in batches:
             yield pa.record_batch({"by": [os.environ["PYTHON_UNIX_DOMAIN_ENABLED"]], "python": [sys.executable]})
 
-    found = spark.range(1).mapInArrow(describe, "by string, python string").first()
+    worker = spark.range(1).mapInArrow(describe, "by string, python string").first()
 
-    assert found is not None
-    assert (found.by.lower(), found.python) == ("true", sys.executable)
+    assert worker is not None
+    assert (worker.by.lower(), worker.python) == ("true", sys.executable)
 
 
-def test_the_running_session_is_joined(spark: SparkSession) -> None:
+def test_warren_spark_session_returns_the_running_session(spark: SparkSession) -> None:
     joined = warren.spark.session(conf={"spark.sql.shuffle.partitions": "3"})
 
     assert joined is spark

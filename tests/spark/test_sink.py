@@ -128,7 +128,7 @@ def test_a_stream_that_is_started_again_writes_every_row_once(spark: SparkSessio
     assert staged(store) == []
 
 
-def test_in_foreach_batch_a_name_makes_a_write_happen_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_named_write_in_foreach_batch_happens_once(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with warren.open(store, keeps=False) as opened:
         opened.topic("source").put_many([b"%d" % number for number in range(10)])

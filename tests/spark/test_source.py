@@ -33,8 +33,8 @@ def fill(store: Store, *, partitions: int = 2, count: int = 1000) -> None:
 
 
 def table(spark: SparkSession, store: Store, schema: str | None = None, **options: str | int) -> DataFrame:
-    given: dict[str, str | int] = {"topics": "orders", **options}
-    reader = spark.read.format("warren").options(**given)
+    settings: dict[str, str | int] = {"topics": "orders", **options}
+    reader = spark.read.format("warren").options(**settings)
     return (reader if schema is None else reader.schema(schema)).load(store.path)
 
 
@@ -43,14 +43,14 @@ class Stream:
 
     def __init__(self, spark: SparkSession, store: Store, folder: Path) -> None:
         self._spark, self._store, self._folder = spark, store, folder
-        self.found: list[tuple[str, int, int]] = []
+        self.places: list[tuple[str, int, int]] = []
         self.progress: list[dict[str, Any]] = []
 
     def run(self, **options: str | int) -> int:
         """Takes all available messages. Returns how many that were."""
-        given: dict[str, str | int] = {"topics": "orders", "startingOffsets": "earliest", **options}
-        stream = self._spark.readStream.format("warren").options(**given).load(self._store.path)
-        before = len(self.found)
+        settings: dict[str, str | int] = {"topics": "orders", "startingOffsets": "earliest", **options}
+        stream = self._spark.readStream.format("warren").options(**settings).load(self._store.path)
+        before = len(self.places)
         query = (
             stream.select("topic", "partition", "offset")
             .writeStream.foreachBatch(self._take)
@@ -60,10 +60,10 @@ class Stream:
         )
         query.awaitTermination()
         self.progress = [dict(progress) for progress in query.recentProgress]
-        return len(self.found) - before
+        return len(self.places) - before
 
     def _take(self, frame: DataFrame, batch: int) -> None:
-        self.found += [(row.topic, row.partition, row.offset) for row in frame.collect()]
+        self.places += [(row.topic, row.partition, row.offset) for row in frame.collect()]
 
 
 @pytest.mark.parametrize("pushes", ["true", "false"])
@@ -115,9 +115,9 @@ def test_sql_reads_a_topic_as_a_view(spark: SparkSession, store: Store) -> None:
     fill(store)
     spark.sql(f"CREATE TEMPORARY VIEW orders_view USING warren OPTIONS (path '{store.path}', subscribe 'orders')")
     try:
-        found = spark.sql("SELECT tag, count(*) AS n FROM orders_view WHERE offset < 9 GROUP BY tag").collect()
+        rows = spark.sql("SELECT tag, count(*) AS n FROM orders_view WHERE offset < 9 GROUP BY tag").collect()
 
-        assert {row.tag: row.n for row in found} == {"eu.de": 6, "eu.fr": 6, "us": 6}
+        assert {row.tag: row.n for row in rows} == {"eu.de": 6, "eu.fr": 6, "us": 6}
     finally:
         spark.catalog.dropTempView("orders_view")
 
@@ -135,7 +135,7 @@ def test_errors_are_readable_sentences(spark: SparkSession, store: Store, tmp_pa
         spark.read.format("warren").option("topics", "orders").load(str(tmp_path / "nothing")).collect()
 
 
-def test_damage_reaches_the_caller(spark: SparkSession, store: Store) -> None:
+def test_a_damaged_block_raises_an_error_that_names_the_byte_and_the_command(spark: SparkSession, store: Store) -> None:
     fill(store, partitions=1)
     block = Path(store.topic("orders").partition(0).inspect().blocks[0].path)
     data = bytearray(block.read_bytes())
@@ -157,7 +157,7 @@ def test_a_stream_continues_where_it_stopped(spark: SparkSession, store: Store, 
     store.configure_topic("orders", {"partitions": 3})
     store.topic("orders").partition(2).append_many([b"new"] * 5)
     assert stream.run(startingOffsets="latest", group="spark") == 5
-    assert len(set(stream.found)) == len(stream.found) == 2005
+    assert len(set(stream.places)) == len(stream.places) == 2005
     with store.topic("orders").group("spark") as group:
         assert group.positions()[0] == 1000
 

@@ -30,27 +30,8 @@ EXAMPLE: Final = parse_room_orders("```layers storage\nlog\nread | append\nforma
 CROWDED: Final = {"warren.cli.commands": 23}
 """One module for each command, and there are that many commands."""
 
-STILL_VAGUE: Final = frozenset(
-    {
-        "tests.broker.client",
-        "tests.broker.cluster",
-        "tests.gateway",
-        "tests.soak",
-        "tests.spark",
-        "tests.unit.client",
-    }
-)
-"""Packages of tests that still have VAGUE_TEST_NAMES. All others have none. Only ever remove from these."""
-
 ONE_NAME_FOR_EACH_ROOM: Final = ["Call"]
 """Each room of handlers of the broker names the call with the services that the room adds `Call`."""
-
-
-def _package_of_tests(name: str) -> str:
-    """Returns a module's name up to its room, such as `tests.gateway`, `tests.broker.groups` or `benchmarks.spark`."""
-    parts = name.split(".")
-    depth = 3 if parts[:2] in (["tests", "unit"], ["tests", "broker"]) else 2
-    return ".".join(parts[: min(depth, len(parts) - 1)])
 
 
 def test_every_package_that_has_rooms_has_an_order() -> None:
@@ -95,11 +76,8 @@ def test_nothing_is_named_by_how_its_value_was_obtained(package: str) -> None:
     assert names == []
 
 
-@pytest.mark.parametrize("package", sorted({_package_of_tests(module.name) for module in OTHERS} - STILL_VAGUE))
-def test_no_test_benchmark_or_example_has_such_a_name(package: str) -> None:
-    names = vague_names([each for each in OTHERS if _package_of_tests(each.name) == package], VAGUE_TEST_NAMES)
-
-    assert names == []
+def test_tests_benchmarks_and_examples_have_no_vague_names() -> None:
+    assert vague_names(OTHERS, VAGUE_TEST_NAMES) == []
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def test_waiting_tasks_take_no_thread_and_do_not_delay_puts(broker: RunningBroke
                 await asyncio.sleep(0.01)
 
             await topic.put_many([b"x"] * len(takers))
-            found = await asyncio.gather(*takers)
+            messages = await asyncio.gather(*takers)
             ours = [thread for thread in threading.enumerate() if thread.name.startswith("warren-aio")]
 
-            assert len({message.number for message in found if message is not None}) == len(takers)
+            assert len({message.number for message in messages if message is not None}) == len(takers)
             assert len(ours) < len(takers) / 2
 
     run(work())
@@ -48,7 +48,7 @@ def test_a_task_that_is_cancelled_ends_immediately_and_leaves_its_message_to_oth
         async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
             topic = await store.topic("orders")
             group = await topic.group("workers", mode="queue", lease=600.0, backoff=0.0, attempts_max=0)
-            found: list[Any] = []
+            messages: list[Any] = []
             for number in range(COUNT):
                 taking = asyncio.create_task(group.take(wait=WAIT_S))
                 await asyncio.sleep(0.002 * (number % 4))
@@ -57,12 +57,12 @@ def test_a_task_that_is_cancelled_ends_immediately_and_leaves_its_message_to_oth
                 await asyncio.sleep(0.0005 * number)
                 taking.cancel()
                 await asyncio.wait([taking, putting])
-                found += [] if taking.cancelled() else [taking.result()]
+                messages += [] if taking.cancelled() else [taking.result()]
 
-            while len({message.number for message in found}) < COUNT:
+            while len({message.number for message in messages}) < COUNT:
                 more = await group.take(COUNT, wait=WAIT_S)
                 assert more
-                found += more
+                messages += more
 
     run(work())
 
@@ -106,10 +106,10 @@ def test_a_task_without_a_waiting_slot_still_gets_existing_messages(broker: Runn
             nothing = await other.take(wait=0.01)
             neither = await other.take()
             await topic.put_many([b"1", b"2"])
-            found = await other.take(wait=WAIT_S)
+            message = await other.take(wait=WAIT_S)
 
             assert (nothing, neither) == (None, None)
-            assert found is not None
+            assert message is not None
             assert all(await asyncio.gather(*takers))
 
     run(work())
@@ -125,16 +125,16 @@ def test_waiting_tasks_get_messages_that_come_back_later(broker: RunningBroker) 
                 await group.nack(message, delay=0.2)
 
             takers = [asyncio.create_task(group.take(wait=WAIT_S)) for _ in range(3 * COUNT)]
-            found = []
+            messages = []
             for taker in asyncio.as_completed(takers):
-                found.append(await taker)
-                if len(found) == 3:
+                messages.append(await taker)
+                if len(messages) == 3:
                     break
             for each in takers:
                 each.cancel()
             await asyncio.wait(takers)
 
-            assert sorted(message.body for message in found if message is not None) == [b"1", b"2", b"3"]
+            assert sorted(message.body for message in messages if message is not None) == [b"1", b"2", b"3"]
 
     run(work())
 

@@ -1,4 +1,4 @@
-"""Gathered puts: in an embedded store, and over the network."""
+"""Puts that are batched: in an embedded store, and over the network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def held_up(topic: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """A put to the topic waits for the event."""
+    """Returns an event that every `put_many` to the topic waits for."""
     may_go, put_many = threading.Event(), topic.put_many
 
     def slow(*arguments: Any, **options: Any) -> Any:
@@ -72,8 +72,8 @@ def test_messages_of_one_key_are_in_the_order_of_their_puts(store: Any) -> None:
             puts.put(topic, b"%d" % number, key=b"%d" % (number % 7))
 
     for key in range(7):
-        found = [int(m.body) for log in topic.logs for m in log.read(0, limit=2000) if m.key == b"%d" % key]
-        assert found == list(range(key, 1000, 7))
+        numbers = [int(m.body) for log in topic.logs for m in log.read(0, limit=2000) if m.key == b"%d" % key]
+        assert numbers == list(range(key, 1000, 7))
 
 
 def test_a_batch_is_written_when_it_is_full_or_its_time_is_over(store: Any) -> None:
@@ -166,14 +166,14 @@ def test_over_connections_that_are_cut_every_message_is_written_once(tmp_path: P
         cutter.is_cutting = False
         store.close()
 
-        found = [message.body for message in broker.broker.store.topic("orders").partition(0).read(0, limit=1000)]
+        bodies = [message.body for message in broker.broker.store.topic("orders").partition(0).read(0, limit=1000)]
     assert cutter.cut_count > 3
-    assert found == [b"%d" % number for number in range(500)]
+    assert bodies == [b"%d" % number for number in range(500)]
     assert [future.result(0).number for future in futures] == list(range(500))
 
 
 @pytest.mark.parametrize("where", ["here", "there"])
-def test_tasks_gather_as_threads_do(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_batch_their_puts_as_threads_do(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(opening: Any) -> None:
         async with opening as store:
             topic = await store.topic("orders")

@@ -149,7 +149,7 @@ def test_a_kafka_client_without_a_user_is_disconnected(secured: RunningBroker) -
         caller.call(ApiKey.METADATA, 9, {"topics": None})
 
 
-def test_a_client_that_comes_again_and_again_does_not_fill_the_log(
+def test_the_refusals_of_a_client_that_retries_without_end_do_not_fill_the_log(
     secured: RunningBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_log, "LIMITED_LOG_S", ENDLESS_S)
@@ -170,9 +170,9 @@ def test_a_login_at_a_broker_without_users_is_a_clear_error(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-@pytest.mark.parametrize(("name", "shown"), [("ann", "user 'ann'"), ("a password?", "an unknown user")])
+@pytest.mark.parametrize(("name", "user"), [("ann", "user 'ann'"), ("a password?", "an unknown user")])
 def test_a_failed_login_is_logged_with_the_user_that_was_tried_if_there_is_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, mechanism: str, name: str, shown: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mechanism: str, name: str, user: str
 ) -> None:
     settings = BrokerSettings(sasl=True, mechanisms=("PLAIN", "SCRAM-SHA-256"))
     with (
@@ -184,7 +184,7 @@ def test_a_failed_login_is_logged_with_the_user_that_was_tried_if_there_is_one(
             warren.connect(running.address, user=name, password="guess", mechanism=mechanism, timeout=PATIENCE_S)
 
     (record,) = [record for record in caplog.records if "authentication failed" in record.getMessage()]
-    assert record.getMessage().startswith(f"authentication failed: {shown} from 127.0.0.1:")
+    assert record.getMessage().startswith(f"authentication failed: {user} from 127.0.0.1:")
     assert "guess" not in caplog.text
 
 
@@ -198,7 +198,7 @@ def test_a_client_without_tls_learns_that_the_broker_uses_it(private: RunningBro
     assert not raised.value.retryable
 
 
-def test_a_client_without_tls_learns_it_also_if_the_broker_needs_a_certificate(
+def test_a_client_without_tls_learns_that_a_broker_with_client_certificates_uses_it(
     tmp_path: Path, certificate: Path
 ) -> None:
     context = tls_context(str(certificate), client_ca=str(tmp_path / "ca.pem"))
@@ -216,7 +216,9 @@ def test_a_client_with_tls_learns_that_the_broker_does_not_use_it(tmp_path: Path
 
 
 @pytest.mark.parametrize("tls", [None, True])
-def test_a_server_that_closes_every_connection_is_taken_for_neither(tls: bool | None) -> None:
+def test_a_server_that_closes_every_connection_is_reported_as_lost_and_not_as_a_wrong_transport(
+    tls: bool | None,
+) -> None:
     def close_all(listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
@@ -251,39 +253,39 @@ def error_output(*arguments: str) -> str:
 
 
 def test_a_command_says_which_option_is_missing(secured: RunningBroker) -> None:
-    said = error_output("topic", "list", "--server", secured.address, "--timeout", "1h")
+    message = error_output("topic", "list", "--server", secured.address, "--timeout", "1h")
 
     assert (
-        said
+        message
         == f"the broker at {secured.address} requires a login, but no user was given: pass --user, or set WARREN_USER"
     )
 
 
 def test_a_command_says_that_tls_is_missing_or_too_much(private: RunningBroker, tmp_path: Path) -> None:
-    said = error_output("topic", "list", "--server", private.address, "--timeout", "1h")
-    pinged = error_output("ping", private.address)
+    without_tls = error_output("topic", "list", "--server", private.address, "--timeout", "1h")
+    ping = error_output("ping", private.address)
     with running_broker(tmp_path / "plain") as plain:
-        other = error_output("topic", "list", "--server", plain.address, "--tls", "--timeout", "1h")
+        with_tls = error_output("topic", "list", "--server", plain.address, "--tls", "--timeout", "1h")
 
-    assert said.endswith("answers with TLS, and this client does not use it: pass --tls or --ca")
-    assert "answers with TLS" in pinged
-    assert other.endswith("answers without TLS, and this client uses it: omit --tls and --ca")
+    assert without_tls.endswith("answers with TLS, and this client does not use it: pass --tls or --ca")
+    assert "answers with TLS" in ping
+    assert with_tls.endswith("answers without TLS, and this client uses it: omit --tls and --ca")
 
 
 def test_a_command_fails_immediately_if_the_port_is_closed() -> None:
-    said: Any = error_output("topic", "list", "--server", nowhere(), "--timeout", "1h")
+    message: Any = error_output("topic", "list", "--server", nowhere(), "--timeout", "1h")
 
-    assert said.endswith("Connection refused")
+    assert message.endswith("Connection refused")
 
 
 def test_a_command_retries_for_the_given_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
 
     def connect(address: str, **options: Any) -> Any:
-        given.update(options)
+        arguments.update(options)
         raise ConnectionLost(address, "refused")
 
     monkeypatch.setattr(warren, "connect", connect)
     error_output("topic", "list", "--server", "127.0.0.1:1", "--connect-wait", "90s")
 
-    assert given["wait"] == 90.0
+    assert arguments["wait"] == 90.0

@@ -112,18 +112,25 @@ def test_a_member_continues_after_a_seek(store: RemoteStore) -> None:
         group.seek("there")  # type: ignore[arg-type]
 
 
-def test_iterating_commits_no_more_than_was_yielded(store: RemoteStore) -> None:
+def test_a_commit_during_iteration_commits_only_the_messages_that_were_yielded(store: RemoteStore) -> None:
     topic = store.topic("orders", partitions=2)
     topic.put_many([b"a", b"b", b"c"], partition=0)
     topic.put_many([b"d", b"e", b"f"], partition=1)
     group = topic.group("billing")
 
-    given = list(itertools.islice(group, 4))
+    messages = list(itertools.islice(group, 4))
     group.commit()
 
-    assert len(given) == 4
+    assert len(messages) == 4
     assert sum(group.lag().values()) == 2
-    assert sorted([*(m.body for m in given), *(m.body for m in group.read())]) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert sorted([*(m.body for m in messages), *(m.body for m in group.read())]) == [
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+        b"e",
+        b"f",
+    ]
 
 
 def test_a_read_whose_answer_was_lost_is_returned_again(store: RemoteStore) -> None:
@@ -140,7 +147,7 @@ def test_a_read_whose_answer_was_lost_is_returned_again(store: RemoteStore) -> N
 
 
 def test_a_request_that_arrives_after_its_repetition_reads_nothing(store: RemoteStore) -> None:
-    """A connection that was cut delivers what was sent into it when the cut ends: the client has dropped it then."""
+    """A request on a connection that was cut may arrive late, when the client has already repeated it on another."""
     topic = store.topic("orders")
     topic.put_many([b"%d" % number for number in range(5)])
     group = topic.group("billing")
@@ -189,7 +196,7 @@ def test_messages_of_a_read_that_failed_come_with_the_next_one(
     assert [message.number for message in group.read()] == [1, 2, 3, 4]
 
 
-def test_a_commit_that_arrives_once_more_does_not_take_the_group_back(store: RemoteStore) -> None:
+def test_a_repeated_commit_does_not_undo_a_later_one(store: RemoteStore) -> None:
     topic = store.topic("orders")
     topic.put_many([b"%d" % number for number in range(5)])
     group = topic.group("billing")
@@ -227,7 +234,7 @@ def test_commits_and_seeks_of_a_client_are_numbered(store: RemoteStore, monkeypa
     assert numbers == sorted(set(numbers))
 
 
-def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: RunningBroker) -> None:
+def test_an_attempt_that_still_waits_reads_nothing_after_a_newer_attempt(broker: RunningBroker) -> None:
     topic = broker.broker.store.topic("orders")
     held, first, second = HeldStream(topic.group("billing")), Attempt(1), Attempt(2)
     held.begin(1, first, 1)
@@ -292,13 +299,13 @@ def test_members_rejoin_after_a_restart_of_the_broker(tmp_path: Path) -> None:
 
     with running_broker(tmp_path / "data", port=port), store:
         assert [message.body for message in group.read()] == [b"a", b"b", b"c"]
-        found = work.take(wait=WAIT_S)
-        assert found is not None
-        assert (found.body, found.attempt) == (b"a", 2)
-        work.ack(found)
+        message = work.take(wait=WAIT_S)
+        assert message is not None
+        assert (message.body, message.attempt) == (b"a", 2)
+        work.ack(message)
 
 
-def test_a_commit_that_joins_again_does_not_take_back_what_another_member_committed(tmp_path: Path) -> None:
+def test_a_commit_of_a_member_that_rejoins_does_not_undo_the_commit_of_another_member(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as first:
         port = first.broker.advertised[1]
         store = warren.connect(first.address, timeout=WAIT_S)
@@ -326,19 +333,19 @@ def test_each_message_goes_to_one_worker_and_is_done_permanently(connect: Connec
     topic.put_many([b"%d" % number for number in range(20)], keys=[b"%d" % number for number in range(20)])
     workers = [connect().topic("jobs").group("work", mode="queue") for _ in range(3)]
 
-    found = [message for worker in workers for message in worker.take(limit=5)]
-    found += workers[0].take(limit=100)
-    workers[0].ack_many(found)
+    messages = [message for worker in workers for message in worker.take(limit=5)]
+    messages += workers[0].take(limit=100)
+    workers[0].ack_many(messages)
 
-    assert sorted(message.body for message in found) == sorted(b"%d" % number for number in range(20))
-    assert {message.attempt for message in found} == {1}
+    assert sorted(message.body for message in messages) == sorted(b"%d" % number for number in range(20))
+    assert {message.attempt for message in messages} == {1}
     assert sum(workers[1].lag().values()) == workers[1].in_flight() == 0
     with pytest.raises(LeaseLost) as caught:
-        workers[1].ack(found[0])
-    assert caught.value.places == [(found[0].partition, found[0].number)]
+        workers[1].ack(messages[0])
+    assert caught.value.places == [(messages[0].partition, messages[0].number)]
 
 
-def test_a_message_that_is_given_back_comes_again_and_finally_becomes_a_dead_letter(store: RemoteStore) -> None:
+def test_a_nacked_message_comes_again_until_it_becomes_a_dead_letter(store: RemoteStore) -> None:
     topic = store.topic("jobs")
     topic.put(b"bad", key=b"k")
     work = topic.group("work", mode="queue", attempts_max=2)
@@ -366,19 +373,19 @@ def test_settling_a_message_with_a_lost_lease_raises(connect: Connect) -> None:
     assert lost is not None
     slow.extend(lost, 0.0)
     work = connect().topic("jobs").group("work", mode="queue")
-    found = [work.take(wait=WAIT_S), work.take(wait=WAIT_S)]
+    messages = [work.take(wait=WAIT_S), work.take(wait=WAIT_S)]
     # The last attempt, which a nack of the first worker must not end.
-    assert (lost.number, 2) in [(message.number, message.attempt) for message in found if message]
+    assert (lost.number, 2) in [(message.number, message.attempt) for message in messages if message]
 
     for settle in (slow.ack, slow.nack, slow.reject, lambda message: slow.extend(message, 60.0)):
         with pytest.raises(LeaseLost) as caught:
             settle(lost)
         assert caught.value.places == [(0, lost.number)]
     with pytest.raises(LeaseLost) as caught:
-        work.extend_many([lost, *filter(None, found)], 60.0)
+        work.extend_many([lost, *filter(None, messages)], 60.0)
 
     assert caught.value.places == [(0, lost.number)]
-    work.ack_many([message for message in found if message])
+    work.ack_many([message for message in messages if message])
 
 
 def renewed_count(broker: RunningBroker) -> int:
@@ -421,16 +428,16 @@ def test_the_messages_of_a_client_are_free_when_it_has_disconnected(connect: Con
 
     gone.close()
 
-    found = [work.take(wait=WAIT_S), work.take(wait=WAIT_S)]
-    assert sorted((message.body, message.attempt) for message in found if message) == [(b"a", 2), (b"b", 2)]
+    messages = [work.take(wait=WAIT_S), work.take(wait=WAIT_S)]
+    assert sorted((message.body, message.attempt) for message in messages if message) == [(b"a", 2), (b"b", 2)]
 
 
-def test_a_worker_that_waits_keeps_no_other_thread_waiting(store: RemoteStore) -> None:
+def test_a_waiting_worker_blocks_no_other_thread(store: RemoteStore) -> None:
     topic = store.topic("jobs")
     work = topic.group("work", mode="queue")
-    found: list[bytes] = []
+    bodies: list[bytes] = []
     threads = [
-        threading.Thread(target=lambda: found.extend(m.body for m in [work.take(wait=WAIT_S)] if m)) for _ in range(12)
+        threading.Thread(target=lambda: bodies.extend(m.body for m in [work.take(wait=WAIT_S)] if m)) for _ in range(12)
     ]
     for thread in threads:
         thread.start()
@@ -439,7 +446,7 @@ def test_a_worker_that_waits_keeps_no_other_thread_waiting(store: RemoteStore) -
     for thread in threads:
         thread.join(WAIT_S)
 
-    assert len(found) == len(set(found)) == 12
+    assert len(bodies) == len(set(bodies)) == 12
 
 
 # --- Delay ---
@@ -458,8 +465,8 @@ def test_delayed_messages_are_listed_cancelled_and_delivered(store: RemoteStore)
     assert (entry.due, entry.partition) == (later.due, None)
     assert [entry.partition for entry in topic.scheduled() if entry.id == tomorrow.id] == [1]
     assert (held[0].cancel(), held[0].cancel(), topic.cancel(later.id)) == (True, False, True)
-    found = topic.broadcast(start=START).read(wait=WAIT_S)
-    assert [message.body for message in found] == [b"soon"]
+    delivered = topic.broadcast(start=START).read(wait=WAIT_S)
+    assert [message.body for message in delivered] == [b"soon"]
     assert soon.cancel() is False
     with pytest.raises(BadInput):
         topic.put(b"never", delay=-1.0)
@@ -508,10 +515,10 @@ def test_a_broadcast_includes_added_partitions_and_reports_missed_messages(
         slow.read()
 
     assert caught.value.first == slow.read()[0].number > 0
-    heard: list[bytes] = []
+    bodies: list[bytes] = []
 
     def has_heard() -> bool:
-        heard.extend(message.body for message in listener.read(wait=0.1))
-        return b"added" in heard
+        bodies.extend(message.body for message in listener.read(wait=0.1))
+        return b"added" in bodies
 
     until(has_heard)

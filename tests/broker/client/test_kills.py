@@ -23,8 +23,8 @@ TIMEOUT_S = 60.0
 KILLS = 3
 
 
-def has_put(put: list[list[bytes]], wanted: list[int]) -> bool:
-    return all(len(each) >= count for each, count in zip(put, wanted, strict=True))
+def has_put(put: list[list[bytes]], counts: list[int]) -> bool:
+    return all(len(each) >= count for each, count in zip(put, counts, strict=True))
 
 
 def test_every_put_is_written_once_over_kills_of_the_broker(tmp_path: Path) -> None:
@@ -52,19 +52,19 @@ def test_every_put_is_written_once_over_kills_of_the_broker(tmp_path: Path) -> N
         until(lambda: all(len(each) > 10 for each in put))
         first.end(signal.SIGKILL)
     for _ in range(KILLS - 1):
-        wanted = [len(each) + 10 for each in put]
+        counts = [len(each) + 10 for each in put]
         with served_store(path, port=parse_address(address)[1]) as next_one:
-            until(functools.partial(has_put, put, wanted))
+            until(functools.partial(has_put, put, counts))
             next_one.end(signal.SIGKILL)
     with served_store(path, port=parse_address(address)[1]):
         is_over.set()
         for thread in threads:
             thread.join(TIMEOUT_S)
-        found = Counter(message.body for message in topic.since(0))
+        copies = Counter(message.body for message in topic.since(0))
         store.close()
 
-    assert max(found.values()) == 1
-    assert set(found) == {body for each in put for body in each}
+    assert max(copies.values()) == 1
+    assert set(copies) == {body for each in put for body in each}
 
 
 def test_acknowledged_messages_are_never_taken_again_over_kills_of_the_broker(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_puts_over_connections_that_are_cut_exist_once_and_in_order(tmp_path: Pa
             topic.put(b"%d" % number)
         store.close()
 
-        found = [message.body for message in broker.broker.store.topic("orders").partition(0).read(0)]
+        bodies = [message.body for message in broker.broker.store.topic("orders").partition(0).read(0)]
 
     assert cutter.cut_count > 5
-    assert found == [b"%d" % number for number in range(150)]
+    assert bodies == [b"%d" % number for number in range(150)]
 
 
 def test_a_group_over_connections_that_are_cut_skips_nothing(tmp_path: Path) -> None:
@@ -119,17 +119,17 @@ def test_a_group_over_connections_that_are_cut_skips_nothing(tmp_path: Path) -> 
             here.put(b"%d" % number)
         store = warren.connect(cutter.address, timeout=TIMEOUT_S)
         group = store.topic("orders").group("billing")
-        found: list[bytes] = []
-        while len(set(found)) < 200:
+        bodies: list[bytes] = []
+        while len(set(bodies)) < 200:
             messages = group.read(limit=7, wait=0.1)
             numbers = [message.number for message in messages]
             # Also if the member joined again in between.
             assert numbers == sorted(set(numbers))
-            found += [message.body for message in messages]
+            bodies += [message.body for message in messages]
             group.commit()
         store.close()
 
     assert cutter.cut_count > 5
     # Messages that were not committed when a connection was cut come again; the order of first delivery is that of the
     # log.
-    assert list(dict.fromkeys(found)) == [b"%d" % number for number in range(200)]
+    assert list(dict.fromkeys(bodies)) == [b"%d" % number for number in range(200)]

@@ -239,7 +239,7 @@ def test_a_scan_of_large_rows_comes_in_pieces_and_names_a_row_that_is_too_large(
 
 
 @pytest.mark.parametrize("compression", range(1, 5))
-def test_a_small_batch_that_unpacks_to_a_large_message_is_refused_at_any_place_in_a_connection(
+def test_a_small_batch_that_unpacks_to_a_large_message_is_refused_in_every_request_of_a_connection(
     broker: RunningBroker, store: RemoteStore, compression: int
 ) -> None:
     topic = store.topic("orders", message_size_max=100_000)

@@ -65,7 +65,7 @@ def decided_by_its_id(store: RemoteStore, number: int) -> None:
 
 
 @pytest.mark.parametrize("end", [committed, aborted, late, decided_by_its_id])
-def test_transactions_that_are_over_are_no_open_ones(
+def test_ended_transactions_do_not_count_as_open(
     broker: RunningBroker, store: RemoteStore, end: Callable[[RemoteStore, int], None]
 ) -> None:
     for number in range(3 * HANDLES_MAX):
@@ -74,7 +74,7 @@ def test_transactions_that_are_over_are_no_open_ones(
     assert len(session_of(broker, store)._held) < HANDLES_MAX
 
 
-def test_transactions_that_are_not_over_are_kept(store: RemoteStore) -> None:
+def test_open_and_prepared_transactions_are_kept_up_to_the_limit(store: RemoteStore) -> None:
     transactions = [store.transaction(id=f"mine-{number}") for number in range(HANDLES_MAX)]
     for tx in transactions[::2]:
         tx.put("out", b"done")
@@ -135,9 +135,9 @@ def test_a_prepared_transaction_is_decided_by_its_own_client_when_the_broker_was
 
 
 def taken_by(held: HeldWork, limit: int) -> list[Message]:
-    taken = held.take(limit, 1 << 20, ScanRoom())
-    assert taken is not None
-    return taken[1]
+    result = held.take(limit, 1 << 20, ScanRoom())
+    assert result is not None
+    return result[1]
 
 
 def test_settled_messages_are_dropped_from_memory_for_every_settler(broker: RunningBroker) -> None:
@@ -145,7 +145,7 @@ def test_settled_messages_are_dropped_from_memory_for_every_settler(broker: Runn
     topic.put_many([b"%d" % number for number in range(100)])
     group = topic.group("work", mode="queue", lease=600.0, attempts_max=1)
     held = HeldWork(topic.group("work", mode="queue"))
-    kept = taken_by(held, 2)
+    unsettled = taken_by(held, 2)
 
     for number in range(80):
         message = taken_by(held, 1)[0]
@@ -158,7 +158,7 @@ def test_settled_messages_are_dropped_from_memory_for_every_settler(broker: Runn
     # The messages that it still holds are given back when it disconnects.
     held.close()
     assert [message.body for message in group.take(20)] == [b"%d" % number for number in range(82, 100)]
-    assert sorted(letter.message.body for letter in topic.dead_letters())[:2] == sorted(each.body for each in kept)
+    assert sorted(letter.message.body for letter in topic.dead_letters())[:2] == sorted(each.body for each in unsettled)
     group.close()
 
 
@@ -169,8 +169,8 @@ def test_groups_with_messages_in_hand_are_kept_until_another_worker_has_them(
     topic.put_many([b"job"] * 4 * HANDLES_MAX)
     other = broker.broker.store.topic("jobs").group("work", mode="queue", lease=600.0)
     first = topic.group("work", mode="queue")
-    kept = first.take()
-    assert kept is not None
+    first_message = first.take()
+    assert first_message is not None
     first.close()
 
     for _ in range(3 * HANDLES_MAX):
@@ -180,13 +180,11 @@ def test_groups_with_messages_in_hand_are_kept_until_another_worker_has_them(
         other.ack(message)
 
     assert len(session_of(broker, store)._left) < HANDLES_MAX
-    assert other.still_leased([kept]) == [kept]
+    assert other.still_leased([first_message]) == [first_message]
     other.close()
 
 
-def test_reads_that_ended_are_forgotten(
-    broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ended_reads_are_forgotten(broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = store.topic("orders")
     member = topic.group("billing")
     held = session_of(broker, store).find(member.handle.number, HeldStream)

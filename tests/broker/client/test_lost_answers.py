@@ -27,7 +27,7 @@ Losing = Callable[..., list[int]]
 
 @pytest.fixture
 def losing(monkeypatch: pytest.MonkeyPatch) -> Losing:
-    """From now on the answers to the first call of each numbered kind, or of `keys`, are lost after they have come."""
+    """Loses the answer to the next call of each numbered kind, or of each kind in `keys`, after the broker sent it."""
     receive = Connection.receive
 
     def begin(keys: set[NativeKey] | None = None, then: Callable[[], object] = lambda: None) -> list[int]:
@@ -54,12 +54,12 @@ def test_an_item_whose_answer_was_lost_is_returned_again(store: RemoteStore, los
         jobs.put(number)
     lost = losing({NativeKey.USE_QUEUE})
 
-    found = [jobs.get(timeout=WAIT_S) for _ in range(3)]
+    items = [jobs.get(timeout=WAIT_S) for _ in range(3)]
 
     assert lost
-    assert found == [0, 1, 2]
+    assert items == [0, 1, 2]
     assert jobs.empty()
-    for _ in found:
+    for _ in items:
         jobs.task_done()
 
 
@@ -99,7 +99,7 @@ def test_a_message_is_taken_once_and_settled_once(store: RemoteStore, losing: Lo
     assert topic.last(1)[0].body == b"rejected"
 
 
-def test_a_delayed_message_is_parked_once_and_its_cancelling_answered_exactly(
+def test_a_delayed_message_is_parked_and_cancelled_once_although_both_answers_are_lost(
     store: RemoteStore, losing: Losing
 ) -> None:
     topic = store.topic("orders")
@@ -125,7 +125,7 @@ def test_a_repeated_delete_succeeds(store: RemoteStore, losing: Losing) -> None:
         topic.put(b"x")
 
 
-def test_a_transaction_happens_once(store: RemoteStore, losing: Losing) -> None:
+def test_a_transaction_is_committed_once_although_its_answers_are_lost(store: RemoteStore, losing: Losing) -> None:
     lost = losing()
 
     with store.transaction(id="mine") as tx:
@@ -186,7 +186,7 @@ def test_a_commit_whose_answer_is_lost_with_the_session_is_found_by_its_id(store
     assert [message.body for message in store.topic("orders").last(5)] == [b"one"]
 
 
-def test_a_put_that_never_gets_an_answer_may_have_been_written_and_a_read_did_no_harm(
+def test_a_put_without_an_answer_must_not_be_retried_and_a_read_may_be(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with warren.connect(broker.address, timeout=0.3) as store:
@@ -215,8 +215,8 @@ def test_answers_are_kept_only_while_there_is_room() -> None:
                 await asyncio.sleep(0)
                 return [bytes(size)], True
 
-            found = await session.answer(NativeKey.PARK, number, below, give)
-            return len((found or [b""])[0])
+            parts = await session.answer(NativeKey.PARK, number, below, give)
+            return len((parts or [b""])[0])
 
         assert list(await asyncio.gather(ask(answers, 1, 40_000), ask(answers, 1, 40_000))) == [40_000] * 2
         assert budget.sizes[MemoryKind.SESSIONS] == 40_000
@@ -238,18 +238,18 @@ def test_answers_are_kept_only_while_there_is_room() -> None:
     run(work())
 
 
-def test_the_messages_of_a_vanished_client_are_free_after_a_while(
+def test_the_messages_of_a_vanished_client_are_free_after_its_session_has_expired(
     broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "NATIVE_SESSION_S", 0.05)
     topic = store.topic("orders")
     topic.put(b"x")
     with warren.connect(broker.address, timeout=WAIT_S) as gone:
-        taken = gone.topic("orders").group("work", mode="queue", lease=600.0).take(wait=WAIT_S)
-        assert taken is not None
+        leased = gone.topic("orders").group("work", mode="queue", lease=600.0).take(wait=WAIT_S)
+        assert leased is not None
         gone.calls._drop_idle()
 
         message = topic.group("work", mode="queue").take(wait=WAIT_S)
 
     assert message is not None
-    assert message.number == taken.number
+    assert message.number == leased.number

@@ -56,8 +56,8 @@ def test_a_put_over_the_network_is_stored_with_all_its_fields(broker: RunningBro
     assert (message.body, message.key, message.tag, message.id) == (b"one", b"k", "eu.de", "id-1")
     assert (dict(message.headers), message.corr_offset) == ({"trace": b"1"}, 64)
     assert (receipt.offset, receipt.timestamp, receipt.topic) == (message.offset, message.timestamp, "orders")
-    found = [here.partition(place.partition).at(place.number) for place in places]
-    assert [each and (each.body, each.key, each.tag) for each in found] == [
+    messages = [here.partition(place.partition).at(place.number) for place in places]
+    assert [each and (each.body, each.key, each.tag) for each in messages] == [
         (b"two", b"a", "x"),
         (b"three", None, "y"),
         (b"four", b"k", "z"),
@@ -111,12 +111,12 @@ def test_a_scan_continues_after_a_short_answer(store: RemoteStore) -> None:
     for start in range(0, len(sizes), 1000):
         topic.put_many([bytes(size) for size in sizes[start : start + 1000]])
 
-    found = [len(body.as_py()) for batch in topic.partition(0).scan() for body in batch.column("body")]
+    scanned_sizes = [len(body.as_py()) for batch in topic.partition(0).scan() for body in batch.column("body")]
     tail: Any = topic.partition(0).scan(100, 5000)
     next(tail)
     tail.close()
 
-    assert found == sizes
+    assert scanned_sizes == sizes
     assert topic.put(b"after").number == len(sizes)
 
 
@@ -127,21 +127,21 @@ def test_arrow_batches_are_appended_without_a_loop(broker: RunningBroker, store:
     numbers = remote.append_arrow(pyarrow.record_batch({"body": [b"a", b"b"], "tag": ["x", None]}))
 
     assert numbers == range(2)
-    found = broker.broker.store.topic("orders").partition(0).read(0)
-    assert [(message.body, message.tag) for message in found] == [(b"a", "x"), (b"b", "")]
+    messages = broker.broker.store.topic("orders").partition(0).read(0)
+    assert [(message.body, message.tag) for message in messages] == [(b"a", "x"), (b"b", "")]
 
 
 def test_a_waiting_call_is_woken_by_a_put_and_blocks_no_other_thread(store: RemoteStore) -> None:
     log = store.topic("orders").partition(0)
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(log.wait(0, WAIT_S)))
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(log.wait(0, WAIT_S)))
     thread.start()
 
     assert store.topics() == ["orders"]
     store.topic("orders").put(b"now")
     thread.join(WAIT_S)
 
-    assert found == [True]
+    assert results == [True]
 
 
 def test_topics_are_made_described_changed_and_removed(broker: RunningBroker, store: RemoteStore) -> None:
@@ -162,7 +162,7 @@ def test_topics_are_made_described_changed_and_removed(broker: RunningBroker, st
     assert not store.has_topic("orders")
 
 
-def test_errors_of_the_store_are_raised_here(broker: RunningBroker, store: RemoteStore) -> None:
+def test_errors_of_the_store_are_raised_by_the_client(broker: RunningBroker, store: RemoteStore) -> None:
     topic = store.topic("orders", block_size=4096)
     topic.put_many([b"x" * 3000] * 5)
     for _ in range(4):
@@ -224,8 +224,8 @@ def test_a_put_that_is_sent_again_is_written_once(broker: RunningBroker, store: 
     late = call(request)
 
     assert {answer.positions[0].number for answer in [*answers, late]} == {0}
-    found = broker.broker.store.topic("orders").partition(0).read(0)
-    assert [message.body for message in found] == [b"once", b"and once", b"another"]
+    messages = broker.broker.store.topic("orders").partition(0).read(0)
+    assert [message.body for message in messages] == [b"once", b"and once", b"another"]
 
 
 def test_the_rest_of_a_partly_written_put_is_written(broker: RunningBroker, store: RemoteStore) -> None:
@@ -254,8 +254,8 @@ def test_a_client_continues_after_its_connection_was_cut(broker: RunningBroker, 
         topic.put(b"%d" % number)
 
     assert cut
-    found = broker.broker.store.topic("orders").partition(0).read(0)
-    assert [message.body for message in found] == [b"%d" % number for number in range(20)]
+    messages = broker.broker.store.topic("orders").partition(0).read(0)
+    assert [message.body for message in messages] == [b"%d" % number for number in range(20)]
 
 
 def test_a_client_continues_when_the_broker_was_restarted(tmp_path: Path) -> None:
@@ -276,19 +276,19 @@ def test_a_queue_that_was_deleted_while_its_client_was_disconnected_is_not_creat
     with running_broker(tmp_path / "data") as first:
         port = first.broker.advertised[1]
         store = warren.connect(first.address, timeout=WAIT_S)
-        kept, deleted = store.queue("kept"), store.queue("deleted")
+        jobs, deleted = store.queue("kept"), store.queue("deleted")
 
     with running_broker(tmp_path / "data", port=port) as second, store:
         second.broker.store.delete_topic("deleted")
 
-        assert kept.qsize() == 0
+        assert jobs.qsize() == 0
         with pytest.raises(NoSuchTopic):
             deleted.qsize()
         with pytest.raises(NoSuchTopic):
             deleted.put(1)
 
-        kept.put(1)
-        assert (kept.get(), store.topics()) == (1, ["kept"])
+        jobs.put(1)
+        assert (jobs.get(), store.topics()) == (1, ["kept"])
 
 
 def test_an_unreadable_record_is_not_stored(broker: RunningBroker, store: RemoteStore) -> None:
@@ -303,7 +303,7 @@ def test_an_unreadable_record_is_not_stored(broker: RunningBroker, store: Remote
     assert broker.broker.store.topic("orders").partition(0).end == 1
 
 
-def test_more_than_a_request_holds_is_refused_here(store: RemoteStore) -> None:
+def test_a_put_larger_than_a_request_is_refused_by_the_client(store: RemoteStore) -> None:
     topic = store.topic("orders")
 
     with pytest.raises(TooLarge, match="request"):
@@ -312,7 +312,7 @@ def test_more_than_a_request_holds_is_refused_here(store: RemoteStore) -> None:
     assert topic.put(b"small").number == 0
 
 
-def test_a_read_of_more_than_an_answer_holds_takes_several(broker: RunningBroker, store: RemoteStore) -> None:
+def test_a_read_of_more_than_one_answer_holds_uses_several_requests(broker: RunningBroker, store: RemoteStore) -> None:
     topic = store.topic("orders")
     for _ in range(3):
         broker.broker.store.topic("orders").put_many([bytes(1 << 20)] * 7)
@@ -320,7 +320,7 @@ def test_a_read_of_more_than_an_answer_holds_takes_several(broker: RunningBroker
     assert [message.number for message in topic.partition(0).read(0)] == list(range(21))
 
 
-def test_a_topic_of_version_1_takes_puts_as_well(store: RemoteStore) -> None:
+def test_a_topic_of_version_1_accepts_puts(store: RemoteStore) -> None:
     topic = store.topic("old", version=1)
 
     receipt = topic.put(b"one", tag="a.b")

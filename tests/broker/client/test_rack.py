@@ -1,4 +1,4 @@
-"""A client with a rack: it reads from a broker that is alone as without, and notes how far the partitions reach."""
+"""A client with a rack reads from a broker without replicas as any other client does, and notes the known ends."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ def store(broker: RunningBroker) -> Iterator[RemoteStore]:
 
 
 def known_end(store: RemoteStore, partition: int = 0) -> int:
-    """Returns how far a partition of the topic reaches at least, as the client knows."""
+    """Returns the highest end of the partition that the client has noted."""
     ends: KnownEnds = store.reads._ends
     return next(number for number in range(1000) if not ends.are_past("orders", {partition: number}))
 
 
-def test_a_broker_that_is_alone_serves_all_reads(broker: RunningBroker, store: RemoteStore) -> None:
+def test_a_broker_without_replicas_serves_all_reads_of_a_client_with_a_rack(
+    broker: RunningBroker, store: RemoteStore
+) -> None:
     topic = store.topic("orders")
     topic.put_many([b"a", b"b", b"c"])
     log = topic.partition(0)
@@ -62,7 +64,7 @@ def test_every_kind_of_put_moves_the_end_that_the_client_knows(store: RemoteStor
     assert known_end(store, 1) == 0
 
 
-def test_the_client_knows_the_ends_that_the_broker_gives(broker: RunningBroker, store: RemoteStore) -> None:
+def test_the_client_notes_the_ends_in_the_answers_of_the_broker(broker: RunningBroker, store: RemoteStore) -> None:
     topic = store.topic("orders")
     here = broker.broker.store.topic("orders")
     here.put_many([b"a", b"b"])

@@ -91,7 +91,9 @@ def test_a_certificate_that_has_expired_is_refused_with_that_reason(tmp_path: Pa
         warren.connect(broker.address, ca=tmp_path / "ca.pem", timeout=WAIT_S)
 
 
-def test_a_broker_that_wants_certificates_of_clients_is_shown_one(tmp_path: Path, authority: Any) -> None:
+def test_a_broker_that_requires_certificates_accepts_only_a_client_with_a_trusted_one(
+    tmp_path: Path, authority: Any
+) -> None:
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca))
     certificate = pem(authority, tmp_path / "client.pem", "client@example.com")
@@ -101,9 +103,9 @@ def test_a_broker_that_wants_certificates_of_clients_is_shown_one(tmp_path: Path
         with warren.connect(broker.address, ca=ca, certificate=certificate, timeout=WAIT_S) as store:
             assert store.topics() == []
         refused: tuple[dict[str, Any], ...] = ({}, {"certificate": stranger})
-        for shown in refused:
+        for option in refused:
             with pytest.raises(ConnectionLost):
-                warren.connect(broker.address, ca=ca, timeout=0.5, **shown)
+                warren.connect(broker.address, ca=ca, timeout=0.5, **option)
 
 
 @pytest.mark.parametrize("files", [{"key": "x.pem"}, {"ca": "nowhere.pem"}, {"tls": False, "ca": "x.pem"}])
@@ -127,17 +129,17 @@ def test_the_password_is_not_sent_if_the_broker_supports_scram(
 
 
 def test_the_password_is_sent_only_over_tls_or_on_request(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"user": "ann", "password": "the password", "timeout": WAIT_S}
+    options: dict[str, Any] = {"user": "ann", "password": "the password", "timeout": WAIT_S}
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True, mechanisms=("PLAIN",))) as broker:
         broker.broker.users.create("ann", "the password")
 
         with pytest.raises(LoginFailed, match="tls"):
-            warren.connect(broker.address, **given)
+            warren.connect(broker.address, **options)
         with pytest.raises(LoginFailed, match="SCRAM-SHA-256"):
-            warren.connect(broker.address, mechanism="SCRAM-SHA-256", **given)
+            warren.connect(broker.address, mechanism="SCRAM-SHA-256", **options)
         with pytest.raises(BadInput):
-            warren.connect(broker.address, mechanism="GUESSING", **given)
-        warren.connect(broker.address, mechanism="PLAIN", **given).close()
+            warren.connect(broker.address, mechanism="GUESSING", **options)
+        warren.connect(broker.address, mechanism="PLAIN", **options).close()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_the_password_is_sent_only_over_tls_or_on_request(tmp_path: Path) -> Non
         (b"\xff", "challenge"),
     ],
 )
-def test_a_broker_that_does_not_know_the_password_is_found_out(challenge: bytes, wrong: str) -> None:
+def test_a_broker_that_cannot_prove_that_it_knows_the_password_is_refused(challenge: bytes, wrong: str) -> None:
     def send(token: bytes) -> bytes:
         if b",p=" in token:
             return b"v=" + b"A" * 44

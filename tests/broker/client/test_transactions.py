@@ -60,10 +60,10 @@ def bodies(store: RemoteStore, topic: str) -> list[bytes]:
     return [message.body for message in store.topic(topic).broadcast(start=START).read()]
 
 
-def test_all_of_a_transaction_happens_or_nothing(store: RemoteStore) -> None:
+def test_a_transaction_happens_as_a_whole_or_not_at_all(store: RemoteStore) -> None:
     store.topic("in").put_many([b"1", b"2", b"3"])
     group, work = store.topic("in").group("readers"), store.topic("in").group("work", mode="queue")
-    taken = work.take(limit=2)
+    leased = work.take(limit=2)
 
     with suppress(ZeroDivisionError), store.transaction() as tx:
         tx.put("out", b"never")
@@ -75,7 +75,7 @@ def test_all_of_a_transaction_happens_or_nothing(store: RemoteStore) -> None:
         tx.put_many("more", [b"a", b"b"], tags=["x", "y"])
         tx.put("later", b"delayed", delay=3600.0)
         tx.commit(group)
-        tx.ack(work, taken)
+        tx.ack(work, leased)
         assert bodies(store, "out") == []
 
     assert bodies(store, "out") == [b"1", b"2", b"3"]
@@ -263,15 +263,15 @@ def test_a_queue_has_the_methods_of_a_queue(connect: Connect) -> None:
         same.task_done()
 
 
-def test_an_item_wakes_a_waiting_get_and_tasks_of_a_vanished_client_do_not_count(connect: Connect) -> None:
+def test_a_put_wakes_a_waiting_get_and_join_ignores_tasks_of_a_vanished_client(connect: Connect) -> None:
     gone, other = connect(), connect()
-    found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(gone.queue("jobs").get(timeout=WAIT_S)))
+    items: list[object] = []
+    thread = threading.Thread(target=lambda: items.append(gone.queue("jobs").get(timeout=WAIT_S)))
     thread.start()
     jobs = other.queue("jobs")
     jobs.put("item")
     thread.join(WAIT_S)
-    assert found == ["item"]
+    assert items == ["item"]
     assert not jobs.join(timeout=0.0)
 
     gone.close()

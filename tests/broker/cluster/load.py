@@ -42,7 +42,7 @@ class Load:
             assert not each.is_alive()
 
     def wait_for_more(self, count: int = 50) -> None:
-        """Waits until both have got so many more acknowledgements."""
+        """Waits until both have received this many more acknowledgements."""
         own, kafka = len(self.own) + count, len(self.kafka) + count
         deadline = time.monotonic() + PATIENCE_S
         while len(self.own) < own or len(self.kafka) < kafka:
@@ -98,11 +98,11 @@ def load(cluster: ProcessCluster) -> Iterator[Load]:
     check(running.kafka, [], all_of(cluster, KAFKA))
 
 
-def check(acknowledged: list[bytes], unknown: list[bytes], found: list[bytes]) -> None:
-    assert not set(acknowledged) - set(found), "lost"
-    assert len(found) == len(set(found)), "doubled"
-    assert not set(found) - set(acknowledged) - set(unknown), "never put"
-    assert found == sorted(found, key=int), "reordered"
+def check(acknowledged: list[bytes], unknown: list[bytes], stored: list[bytes]) -> None:
+    assert not set(acknowledged) - set(stored), "lost"
+    assert len(stored) == len(set(stored)), "doubled"
+    assert not set(stored) - set(acknowledged) - set(unknown), "never put"
+    assert stored == sorted(stored, key=int), "reordered"
 
 
 def all_of(cluster: ProcessCluster, topic: str) -> list[bytes]:
@@ -116,17 +116,17 @@ def all_of(cluster: ProcessCluster, topic: str) -> list[bytes]:
         }
     )
     consumer.subscribe([topic])
-    found: list[bytes] = []
+    bodies: list[bytes] = []
     errors: list[str] = []
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         for message in consumer.consume(1000, 1.0):
             error = message.error()
             if error is None:
-                found.append(message.value() or b"")
+                bodies.append(message.value() or b"")
             elif error.code() == KafkaError._PARTITION_EOF:
                 consumer.close()
-                return found
+                return bodies
             else:
                 errors.append(str(error))
-    raise AssertionError(f"the end of {topic} did not come after {len(found)} messages: {errors}\n{cluster.logs()}")
+    raise AssertionError(f"the end of {topic} did not come after {len(bodies)} messages: {errors}\n{cluster.logs()}")

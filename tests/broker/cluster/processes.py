@@ -59,7 +59,7 @@ class ReplicaProcess:
         assert len(children) == 1, children
         return int(children[0])
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     def end(self) -> int:
@@ -103,38 +103,38 @@ class ProcessCluster:
         """Returns the addresses for clients."""
         return ",".join(f"{HOST}:{port}" for port in self.ports.values())
 
-    def seen(self) -> ShardOverview:
+    def overview(self) -> ShardOverview:
         return overview(self.registry, self.root)[0]
 
     def wait_for(self, what: str, is_true: Callable[[ShardOverview], bool]) -> ShardOverview:
-        """Waits for something that the registry shows."""
+        """Waits until the overview of the shard in the registry is as `is_true` demands."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:
-                seen = self.seen()
+                shard = self.overview()
             except WarrenError:
                 continue
-            if is_true(seen):
-                return seen
+            if is_true(shard):
+                return shard
             time.sleep(0.05)
         raise AssertionError(f"{what} did not come\n{self.logs()}")
 
     def logs(self) -> str:
-        """Returns what the replicas have said."""
-        return "\n".join(f"replica {each.replica}:\n{each.said()}" for each in self.replicas.values())
+        """Returns the output of the replicas."""
+        return "\n".join(f"replica {each.replica}:\n{each.output()}" for each in self.replicas.values())
 
     def master(self, epoch: int = 1) -> int:
         """Waits for the master of an epoch, or of a later one."""
 
-        def is_led(seen: ShardOverview) -> bool:
-            return seen.master is not None and seen.view is not None and seen.view.state.epoch >= epoch
+        def is_led(shard: ShardOverview) -> bool:
+            return shard.master is not None and shard.view is not None and shard.view.state.epoch >= epoch
 
         master = self.wait_for(f"the master of epoch {epoch}", is_led).master
         assert master is not None
         return master.replica
 
     def all_in_sync(self) -> ShardOverview:
-        return self.wait_for("a full in-sync set", lambda seen: not seen.fault)
+        return self.wait_for("a full in-sync set", lambda shard: not shard.fault)
 
 
 @contextmanager

@@ -78,14 +78,14 @@ class Process:
         self.stop()
 
     def stop(self) -> None:
-        """Ends without a goodbye, but for the session."""
+        """Ends its node and its connections. Its session in the registry stays open."""
         self.is_serving = False
         self.node.close()
         self.server.close()
         self.host.close()
 
     def kill(self) -> None:
-        """Ends as by kill -9, and its parent says so in the registry."""
+        """Ends as by kill -9: its session ends, and its parent removes it from the registry."""
         self.stop()
         self.session.close()
         registry = ShardRegistry(self.shard.ensemble.connect(), ClusterPaths(), 0)
@@ -128,7 +128,7 @@ class Shard:
 
 
 async def until(is_true: Callable[[], bool], within_s: float = 10.0) -> None:
-    """Waits for something that is about to happen."""
+    """Waits until the condition is true."""
     async with asyncio.timeout(within_s):
         while not is_true():
             await asyncio.sleep(0.01)

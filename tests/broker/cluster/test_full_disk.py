@@ -1,4 +1,4 @@
-"""Replicas whose disks are full: they say so, lose nothing, and work on when there is room again."""
+"""Replicas whose disks are full: they report it, lose nothing, and continue when there is room again."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_a_master_with_a_full_disk_refuses_puts_until_it_has_room_again(
                 store.topic("others")
             with pytest.raises(StorageFull, match="free some space"):
                 topic.group("billing")
-            wait_for("the warning", lambda: "master cannot be kept" in cluster.replicas[0].said())
+            wait_for("the warning", lambda: "master cannot be kept" in cluster.replicas[0].output())
             machine.set(SOUND)
 
             numbers.append(topic.put(BODY).number)
             topic.group("billing").close()
             assert [message.number for message in topic.since(0)] == numbers
             wait_for("the address of the master", noted.exists)
-        assert cluster.replicas[0].said().count("master cannot be kept") == 1
+        assert cluster.replicas[0].output().count("master cannot be kept") == 1
 
 
 def hand_over(cluster: ProcessCluster, replica: int) -> None:
@@ -63,7 +63,7 @@ def hand_over(cluster: ProcessCluster, replica: int) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     cluster.wait_for(
-        f"the lead of replica {replica}", lambda seen: seen.master is not None and seen.master.replica == replica
+        f"the lead of replica {replica}", lambda shard: shard.master is not None and shard.master.replica == replica
     )
 
 
@@ -88,9 +88,9 @@ def test_a_master_with_a_full_disk_hands_over_and_is_left_out_until_it_has_room(
 
             hand_over(cluster, next(each for each in cluster.settings.replicas if each != first))
             numbers.extend(topic.put(BODY).number for _ in range(2 * BLOCK_SIZE // len(BODY)))
-            cluster.wait_for("the end of the slave", lambda seen: seen.role(first) != "in sync")
+            cluster.wait_for("the end of the slave", lambda shard: shard.role(first) != "in sync")
             machine.set(SOUND)
 
             cluster.all_in_sync()
             assert [message.number for message in topic.since(0)] == numbers
-        assert "no room on the disk" in cluster.replicas[first].said()
+        assert "no room on the disk" in cluster.replicas[first].output()

@@ -41,7 +41,7 @@ def roles(cluster: ProcessCluster) -> dict[int, str]:
 
 
 def wait_for_role(cluster: ProcessCluster, replica: int, role: str) -> None:
-    cluster.wait_for(f"replica {replica} {role}", lambda seen: seen.role(replica) == role)
+    cluster.wait_for(f"replica {replica} {role}", lambda shard: shard.role(replica) == role)
     assert roles(cluster)[replica] == role
 
 
@@ -69,9 +69,9 @@ def test_an_observer_follows_and_no_put_waits_for_it(tmp_path: Path, zookeeper: 
     with process_cluster(tmp_path, zookeeper) as cluster:
         cluster.all_in_sync()
         with load(cluster) as running:
-            said = done(cluster_command(cluster, "add-replica", str(MORE), "--observer"))
-            assert f"the observers [{MORE}]" in said
-            assert f"--replica {MORE} --mode async" in said
+            answer = done(cluster_command(cluster, "add-replica", str(MORE), "--observer"))
+            assert f"the observers [{MORE}]" in answer
+            assert f"--replica {MORE} --mode async" in answer
             start_more(cluster, "--mode", "async")
             wait_for_role(cluster, MORE, "observer")
             running.longest_gap_s = 0.0
@@ -94,17 +94,17 @@ def test_replicas_are_added_and_removed_under_load(tmp_path: Path, zookeeper: Ru
     with process_cluster(tmp_path, zookeeper) as cluster:
         cluster.all_in_sync()
         with load(cluster) as running:
-            said = done(cluster_command(cluster, "add-replica", str(MORE)))
-            assert f"the replicas [0, 1, 2, {MORE}]" in said
+            answer = done(cluster_command(cluster, "add-replica", str(MORE)))
+            assert f"the replicas [0, 1, 2, {MORE}]" in answer
             start_more(cluster)
             wait_for_role(cluster, MORE, "in sync")
             running.wait_for_more()
             gone = slave_of(cluster)
             assert cluster.replicas[gone].end() == 0
-            kept = [each for each in (0, 1, 2, MORE) if each != gone]
-            assert f"the replicas {kept}" in done(cluster_command(cluster, "remove-replica", str(gone)))
+            members = [each for each in (0, 1, 2, MORE) if each != gone]
+            assert f"the replicas {members}" in done(cluster_command(cluster, "remove-replica", str(gone)))
             cluster.all_in_sync()
-            assert set(roles(cluster)) == set(kept)
+            assert set(roles(cluster)) == set(members)
             running.wait_for_more()
             # The new one has everything, so it can lead.
             done(cluster_command(cluster, "hand-over", "--to", str(MORE)))
@@ -121,7 +121,9 @@ def test_a_replica_is_elected_uncleanly_if_no_member_of_the_set_comes_back(
         with warren.connect(cluster.brokers, timeout=PATIENCE_S) as client:
             client.topic(OWN).put(b"1")
             cluster.replicas[left].kill()
-            cluster.wait_for("a smaller set", lambda seen: seen.view is not None and len(seen.view.state.insync) == 2)
+            cluster.wait_for(
+                "a smaller set", lambda shard: shard.view is not None and len(shard.view.state.insync) == 2
+            )
             client.topic(OWN).put(b"2")
         others = [each for each in cluster.settings.replicas if each != left]
         refused = cluster_command(cluster, "elect", str(left), "--unclean", "--yes")

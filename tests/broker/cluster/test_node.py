@@ -55,7 +55,7 @@ def test_after_the_death_of_the_master_another_one_has_everything_acknowledged(t
     run(tmp_path, scenario)
 
 
-def test_a_master_that_comes_back_is_cut_where_the_new_one_began(tmp_path: Path) -> None:
+def test_a_returning_master_is_truncated_to_the_start_of_the_next_epoch(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         first = await shard.master()
         await shard.put(LOG, record(1))
@@ -113,7 +113,7 @@ def test_a_slave_from_nothing_gets_the_whole_store(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_puts_are_refused_below_the_minimum_and_taken_again(tmp_path: Path) -> None:
+def test_puts_are_refused_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         master = await shard.master()
         slaves = [each for each in shard.processes.values() if each is not master]

@@ -37,7 +37,7 @@ def connected(cluster: ProcessCluster, replica: int) -> Iterator[Connection]:
 
 
 def metadata(connection: Connection, *names: str, makes: bool = False) -> MetadataResponse:
-    """Asks for these topics; for all of them without names."""
+    """Requests the metadata of the named topics, or of all topics without names."""
     topics = [MetadataRequestTopic(name=name) for name in names] or None
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=makes)
     return connection.call(request, METADATA_VERSION, PATIENCE_S)
@@ -68,16 +68,16 @@ def test_a_slave_answers_metadata_or_passes_it_on(tmp_path: Path, zookeeper: Run
         with connected(cluster, slave) as connection:
             until(lambda: [each.name for each in metadata(connection).topics] == ["orders"])
 
-            shown = metadata(connection, "orders")
+            orders = metadata(connection, "orders")
             missing = metadata(connection, "more")
             made = metadata(connection, "more", makes=True)
 
             ids = [node_id(0, each) for each in cluster.settings.replicas]
-            assert [(each.node_id, each.port) for each in shown.brokers] == [
+            assert [(each.node_id, each.port) for each in orders.brokers] == [
                 (node_id(0, each), cluster.ports[each]) for each in cluster.settings.replicas
             ]
-            assert shown.controller_id == node_id(0, master)
-            [topic] = shown.topics
+            assert orders.controller_id == node_id(0, master)
+            [topic] = orders.topics
             assert (topic.error_code, len(topic.partitions)) == (0, 2)
             assert {each.leader_id for each in topic.partitions} == {node_id(0, master)}
             assert all(sorted(each.replica_nodes) == ids for each in topic.partitions)
@@ -103,23 +103,23 @@ def test_a_slave_gets_ids_of_producers_from_the_master(tmp_path: Path, zookeeper
         assert transactional.error_code == Code.NOT_COORDINATOR
 
 
-def test_an_observer_without_a_master_refuses_what_it_would_pass_on(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_an_observer_without_a_master_refuses_requests_for_the_master(tmp_path: Path, zookeeper: RunningServer) -> None:
     with process_cluster(tmp_path, zookeeper, replicas=(0,), min_insync=1) as cluster:
         cluster.all_in_sync()
         add_replica(cluster.registry, cluster.root, 0, 1, is_observer=True)
         cluster.ports[1] = free_port(HOST)
         flags = ("--mode", "async")
         cluster.replicas[1] = ReplicaProcess(cluster.data(1), cluster, 1, cluster.ports[1], *flags)
-        cluster.wait_for("the observer", lambda seen: seen.role(1) == "observer")
+        cluster.wait_for("the observer", lambda shard: shard.role(1) == "observer")
         id_from(cluster, 1)
         cluster.replicas[0].kill()
-        cluster.wait_for("the end of the master", lambda seen: seen.master is None)
+        cluster.wait_for("the end of the master", lambda shard: shard.master is None)
 
         with connected(cluster, 1) as connection:
             until(lambda: metadata(connection).controller_id == -1)
-            shown, made = metadata(connection, "orders"), metadata(connection, "more", makes=True)
+            orders, made = metadata(connection, "orders"), metadata(connection, "more", makes=True)
             refused = producer(connection)
 
-        assert shown.controller_id == -1
+        assert orders.controller_id == -1
         assert [each.error_code for each in made.topics] == [Code.LEADER_NOT_AVAILABLE]
         assert refused.error_code == Code.NOT_COORDINATOR

@@ -92,7 +92,7 @@ def put_and_commit(brokers: str, count: int) -> None:
         group.commit()
 
 
-def asked(ask: Callable[[Caller], int | None], caller: Caller) -> int | None:
+def answer_of(ask: Callable[[Caller], int | None], caller: Caller) -> int | None:
     """Returns the answer; None if the connection ends without one."""
     try:
         return ask(caller)
@@ -100,7 +100,7 @@ def asked(ask: Callable[[Caller], int | None], caller: Caller) -> int | None:
         return None
 
 
-def test_a_master_that_was_paused_gives_no_old_end(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_a_master_that_was_paused_answers_with_no_old_end(tmp_path: Path, zookeeper: RunningServer) -> None:
     with (
         process_cluster(tmp_path, zookeeper) as cluster,
         ThreadPoolExecutor(len(ENDS)) as threads,
@@ -118,7 +118,7 @@ def test_a_master_that_was_paused_gives_no_old_end(tmp_path: Path, zookeeper: Ru
             cluster.master(2)
             put_and_commit(addresses(cluster, without=old), 1)
             # They lie in its sockets when it wakes, so it answers them before it hears of anything else.
-            answers = [threads.submit(asked, ask, caller) for ask, caller in zip(ENDS, callers, strict=True)]
+            answers = [threads.submit(answer_of, ask, caller) for ask, caller in zip(ENDS, callers, strict=True)]
             for each in answers:
                 assert not each.done()
         finally:
@@ -127,7 +127,7 @@ def test_a_master_that_was_paused_gives_no_old_end(tmp_path: Path, zookeeper: Ru
         assert [each.result(PATIENCE_S) for each in answers] == [None] * len(ENDS)
 
 
-def test_our_client_leaves_a_paused_master(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_our_client_turns_from_a_paused_master_to_the_next_one(tmp_path: Path, zookeeper: RunningServer) -> None:
     with process_cluster(tmp_path, zookeeper) as cluster:
         cluster.all_in_sync()
         with load(cluster) as running:

@@ -70,16 +70,18 @@ def test_a_slave_from_nothing_fetches_the_store(tmp_path: Path, zookeeper: Runni
 
             cluster.start(slave)
 
-            cluster.wait_for("another set", lambda seen: seen.role(slave) == "in sync")
+            cluster.wait_for("another set", lambda shard: shard.role(slave) == "in sync")
         # It has everything, so it can lead.
         run_warren(
             "cluster", "hand-over", cluster.addresses, "--root", cluster.root, "--to", str(slave), folder=tmp_path
         )
-        cluster.wait_for("its lead", lambda seen: seen.master is not None and seen.master.replica == slave)
+        cluster.wait_for("its lead", lambda shard: shard.master is not None and shard.master.replica == slave)
         assert all_of(cluster, OWN)
 
 
-def test_killed_parents_and_the_loss_of_all_processes(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_a_cluster_whose_processes_were_all_killed_starts_again_with_its_messages(
+    tmp_path: Path, zookeeper: RunningServer
+) -> None:
     with process_cluster(tmp_path, zookeeper) as cluster:
         cluster.all_in_sync()
         with warren.connect(cluster.brokers, timeout=PATIENCE_S) as store:
@@ -102,13 +104,13 @@ def test_killed_parents_and_the_loss_of_all_processes(tmp_path: Path, zookeeper:
 
 
 def refused(cluster: ProcessCluster, data: Path, replica: int, *flags: str) -> str:
-    """Starts a replica that cannot be one. Returns what it says before it ends."""
+    """Starts a replica that is refused. Returns its output when it has ended."""
     process = ReplicaProcess(data, cluster, replica, 0, *flags)
-    assert process.parent.wait(PATIENCE_S) == 2, process.said()
-    return process.said()
+    assert process.parent.wait(PATIENCE_S) == 2, process.output()
+    return process.output()
 
 
-def test_bad_days_have_a_sentence(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_a_replica_that_may_not_start_ends_with_the_reason(tmp_path: Path, zookeeper: RunningServer) -> None:
     with process_cluster(tmp_path, zookeeper) as cluster:
         cluster.all_in_sync()
 
@@ -123,12 +125,12 @@ def test_bad_days_have_a_sentence(tmp_path: Path, zookeeper: RunningServer) -> N
 def _swapped(cluster: ProcessCluster) -> str:
     slave = next(each for each in (2, 1) if each != cluster.master())
     cluster.replicas[1].kill()
-    said = refused(cluster, cluster.data(1), 0 if slave == 2 else 2)
+    message = refused(cluster, cluster.data(1), 0 if slave == 2 else 2)
     cluster.start(1)
-    return said
+    return message
 
 
-def test_init_refuses_a_minimum_that_no_put_could_reach(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_init_refuses_more_in_sync_replicas_than_there_are_replicas(tmp_path: Path, zookeeper: RunningServer) -> None:
     made = run_warren(
         "cluster", "init", zookeeper.address, "--replicas", "2", "--min-insync", "3", "--root", "/bad", folder=tmp_path
     )
@@ -170,12 +172,12 @@ def test_one_command_runs_a_cluster_and_stops_all_of_it(tmp_path: Path) -> None:
 
         with warren.connect(brokers, timeout=PATIENCE_S) as store:
             store.topic(OWN).put(b"1")
-        shown = run_warren("cluster", "status", zookeeper, "--json", folder=tmp_path)
+        status = run_warren("cluster", "status", zookeeper, "--json", folder=tmp_path)
         checked = run_warren("cluster", "doctor", zookeeper, folder=tmp_path)
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(PATIENCE_S) == 0
-    assert [each["epoch"] for each in json.loads(shown.stdout)] == [1]
+    assert [each["epoch"] for each in json.loads(status.stdout)] == [1]
     assert checked.returncode == 0, checked.stdout
     assert {path.name for path in (tmp_path / "data").iterdir()} == {
         "zookeeper",

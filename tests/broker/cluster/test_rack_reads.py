@@ -106,12 +106,12 @@ def test_readers_of_slaves_miss_nothing_when_the_master_is_killed(cluster: Proce
     async def read(rack: str) -> list[bytes]:
         async with warren.aio.connect(cluster.brokers, rack=rack) as store:
             log = await (await store.topic("orders")).partition(0)
-            got: list[bytes] = []
-            while len(got) < 2 * MESSAGES:
+            received: list[bytes] = []
+            while len(received) < 2 * MESSAGES:
                 # The one at the new master, the other still at a slave.
-                await log.wait(len(got), WAIT_S)
-                got += [each.body for each in await log.read(len(got))]
-            return got
+                await log.wait(len(received), WAIT_S)
+                received += [each.body for each in await log.read(len(received))]
+            return received
 
     async def scenario() -> list[list[bytes]]:
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:

@@ -65,13 +65,13 @@ class Port:
             return await asyncio.to_thread(exchanged, connection, path, method)
 
     async def readiness(self) -> tuple[int, str]:
-        replied = await self.ask("/readyz")
-        return replied.status, replied.document["reason"]
+        reply = await self.ask("/readyz")
+        return reply.status, reply.document["reason"]
 
     async def metrics(self) -> dict[str, float]:
-        replied = await self.ask("/metrics")
-        assert replied.status == 200
-        lines = [line.rpartition(" ") for line in replied.text.splitlines() if not line.startswith("#")]
+        reply = await self.ask("/metrics")
+        assert reply.status == 200
+        lines = [line.rpartition(" ") for line in reply.text.splitlines() if not line.startswith("#")]
         return {name: float(value) for name, _, value in lines}
 
 
@@ -81,7 +81,7 @@ def exchanged(connection: http.client.HTTPConnection, path: str, method: str = "
     return Replied(response.status, dict(response.getheaders()), response.read().decode())
 
 
-def asked(port: int, path: str) -> Replied:
+def reply_of(port: int, path: str) -> Replied:
     with closing(http.client.HTTPConnection(HOST, port, timeout=PATIENCE_S)) as connection:
         return exchanged(connection, path)
 
@@ -102,14 +102,14 @@ async def slave_of(shard: Shard) -> tuple[Process, Process]:
     return master, slave
 
 
-def test_readyz_of_a_slave_names_its_master_and_its_lag(tmp_path: Path) -> None:
+def test_readyz_of_a_slave_returns_its_master_and_its_lag(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         master, slave = await slave_of(shard)
         for number in range(3):
             await shard.put(LOG, number.to_bytes(4, "big"))
         await until(lambda: slave.disk.visible_ends.get(LOG) == 3)
         async with followed(slave) as port:
-            ready, alive, found = await port.ask("/readyz"), await port.ask("/healthz"), await port.metrics()
+            ready, alive, metrics = await port.ask("/readyz"), await port.ask("/healthz"), await port.metrics()
             slave.disk.visible_ends[LOG] = 1
             behind, later = await port.ask("/readyz"), await port.metrics()
 
@@ -118,15 +118,19 @@ def test_readyz_of_a_slave_names_its_master_and_its_lag(tmp_path: Path) -> None:
             assert (ready.status, ready.document) == (200, says)
             assert (alive.status, alive.document) == (200, {"is_alive": True})
             place = f'{{replica="{slave.replica}",role="slave",shard="0"}}'
-            assert found[f"warren_cluster_role{place}"] == 1
-            assert [found[f"warren_cluster_{name}"] for name in ("epoch", "insync_replicas", "min_insync")] == [1, 3, 2]
-            assert found["warren_cluster_following"] == 1
-            assert found[f'warren_cluster_slave_insync{{replica="{slave.replica}"}}'] == 1
-            assert found['warren_cluster_log_end_number{log="topics/orders/0"}'] == 3
-            assert found['warren_cluster_log_behind{log="topics/orders/0"}'] == 0
-            assert found['warren_http_requests_total{route="GET /readyz",status="200"}'] == 1
-            assert found["warren_connections"] == len(slave.host.connections)
-            assert found["process_cpu_seconds_total"] > 0
+            assert metrics[f"warren_cluster_role{place}"] == 1
+            assert [metrics[f"warren_cluster_{name}"] for name in ("epoch", "insync_replicas", "min_insync")] == [
+                1,
+                3,
+                2,
+            ]
+            assert metrics["warren_cluster_following"] == 1
+            assert metrics[f'warren_cluster_slave_insync{{replica="{slave.replica}"}}'] == 1
+            assert metrics['warren_cluster_log_end_number{log="topics/orders/0"}'] == 3
+            assert metrics['warren_cluster_log_behind{log="topics/orders/0"}'] == 0
+            assert metrics['warren_http_requests_total{route="GET /readyz",status="200"}'] == 1
+            assert metrics["warren_connections"] == len(slave.host.connections)
+            assert metrics["process_cpu_seconds_total"] > 0
             assert behind.document["behind"] == 2
             assert later['warren_cluster_log_behind{log="topics/orders/0"}'] == 2
 
@@ -137,7 +141,9 @@ def test_readyz_of_a_slave_names_its_master_and_its_lag(tmp_path: Path) -> None:
     ("method", "path"),
     [("GET", "/"), ("GET", "/v1/topics"), ("POST", "/v1/topics/orders/messages"), ("GET", "/v1/statistics")],
 )
-def test_other_requests_to_a_slave_name_the_master(tmp_path: Path, method: str, path: str) -> None:
+def test_other_requests_to_a_slave_are_refused_with_the_address_of_the_master(
+    tmp_path: Path, method: str, path: str
+) -> None:
     async def scenario(shard: Shard) -> None:
         master, slave = await slave_of(shard)
         async with followed(slave) as port:
@@ -174,7 +180,7 @@ def test_an_observer_is_ready_when_it_has_caught_up(tmp_path: Path) -> None:
         async with followed(observer) as port:
             await until(lambda: observer.node.slave is not None and observer.node.slave.state.name == "FETCHING")
 
-            early, found = await port.ask("/readyz"), await port.metrics()
+            early, metrics = await port.ask("/readyz"), await port.metrics()
             may_read.set()
             await until(lambda: observer.disk.visible_ends.get(LOG) == 1)
             late = await port.ask("/readyz")
@@ -183,7 +189,7 @@ def test_an_observer_is_ready_when_it_has_caught_up(tmp_path: Path) -> None:
             address = f"127.0.0.1:{master.node.setup.port}"
             assert early.document["reason"] == f"this replica is still fetching what its master {address} has"
             assert (early.document["role"], early.document["behind"]) == ("observer", None)
-            assert found["warren_cluster_following"] == 0
+            assert metrics["warren_cluster_following"] == 0
             assert (late.status, late.document["role"], late.document["behind"]) == (200, "observer", 0)
 
     asyncio.run(with_shard(tmp_path, scenario, replicas=(0,), min_insync=1, observers=(1,)))
@@ -201,15 +207,15 @@ def test_a_slave_outside_of_the_set_is_not_ready(tmp_path: Path) -> None:
         async with followed(again) as port:
             await until(lambda: again.node.slave is not None and again.node.slave.has_caught_up)
 
-            readiness, found = await port.readiness(), await port.metrics()
+            readiness, metrics = await port.readiness(), await port.metrics()
 
             assert readiness == (503, "this replica is not in the in-sync set yet")
-            assert found[f'warren_cluster_slave_insync{{replica="{slave.replica}"}}'] == 0
+            assert metrics[f'warren_cluster_slave_insync{{replica="{slave.replica}"}}'] == 0
 
     asyncio.run(with_shard(tmp_path, scenario))
 
 
-def test_a_lost_master_and_a_missing_one_have_a_sentence(tmp_path: Path) -> None:
+def test_readyz_gives_the_reason_if_the_master_is_lost_or_missing(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         master = await shard.master()
         await shard.start(1)
@@ -239,7 +245,7 @@ def test_a_lost_master_and_a_missing_one_have_a_sentence(tmp_path: Path) -> None
     asyncio.run(with_shard(tmp_path, scenario, replicas=(0,), min_insync=1, observers=(1,)))
 
 
-def test_a_disk_that_does_not_answer_has_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_gives_the_reason_if_the_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(shard: Shard) -> None:
         _, slave = await slave_of(shard)
         async with followed(slave) as port:
@@ -266,7 +272,7 @@ def test_a_replica_that_is_about_to_lead_is_not_ready(tmp_path: Path) -> None:
     asyncio.run(with_shard(tmp_path, scenario))
 
 
-def test_the_port_of_a_slave_becomes_that_of_a_master(tmp_path: Path) -> None:
+def test_the_http_port_of_a_slave_serves_the_gateway_when_it_becomes_master(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         _, slave = await slave_of(shard)
         async with followed(slave) as port:
@@ -280,22 +286,22 @@ def test_the_port_of_a_slave_becomes_that_of_a_master(tmp_path: Path) -> None:
                 return await aside(*arguments)
 
             slave.host.aside = waiting  # type: ignore[method-assign, assignment]
-            asked = asyncio.create_task(asyncio.to_thread(exchanged, busy, "/metrics"))
+            request = asyncio.create_task(asyncio.to_thread(exchanged, busy, "/metrics"))
             await has_come.wait()
             with warren.open(tmp_path / "data") as store:
                 broker = Broker(store, BrokerSettings(), BrokerLimits(), shard.tasks)
                 async with port.side.serving(broker):
                     may_answer.set()
-                    answered = await asked
-                    topics, found = await port.ask("/v1/topics"), await port.metrics()
+                    reply = await request
+                    topics, metrics = await port.ask("/v1/topics"), await port.metrics()
 
                     # The request in progress is answered, and the next one over its connection would not be.
-                    assert (answered.status, answered.headers["Connection"]) == (200, "close")
+                    assert (reply.status, reply.headers["Connection"]) == (200, "close")
                     with pytest.raises((http.client.HTTPException, OSError)):
                         await asyncio.to_thread(exchanged, idle, "/healthz")
                     assert (topics.status, topics.document) == (200, {"topics": []})
                     assert port.number == number
-                    assert found['warren_http_requests_total{route="GET /healthz",status="200"}'] == 1
+                    assert metrics['warren_http_requests_total{route="GET /healthz",status="200"}'] == 1
                 broker.close()
             idle.close()
             busy.close()
@@ -337,10 +343,10 @@ def test_each_replica_of_a_cluster_serves_http_in_its_role(tmp_path: Path, zooke
 
         def role(replica: int) -> tuple[int, Any]:
             try:
-                replied = asked(ports[replica], "/readyz")
+                reply = reply_of(ports[replica], "/readyz")
             except (OSError, http.client.HTTPException):
                 return 0, ""
-            return replied.status, replied.document["role"]
+            return reply.status, reply.document["role"]
 
         until_within(lambda: all(role(each) == (200, "slave") for each in ports if each != first))
         until_within(lambda: role(first) == (200, "master"))
@@ -349,4 +355,4 @@ def test_each_replica_of_a_cluster_serves_http_in_its_role(tmp_path: Path, zooke
 
         until_within(lambda: role(second) == (200, "master"))
         until_within(lambda: role(first) == (200, "slave"))
-        assert asked(ports[second], "/v1/topics").status == 200
+        assert reply_of(ports[second], "/v1/topics").status == 200

@@ -29,7 +29,7 @@ USER, PASSWORD, SECRET = "ann", "the password", "0123456789abcdef"
 
 
 def until_within(condition: Callable[[], bool], says: Callable[[], str] = str) -> None:
-    """Waits for what several processes have to do."""
+    """Waits until a condition of several processes is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, says()
@@ -62,7 +62,7 @@ class Secured:
 
     def wait_for_line(self, replica: int, line: str) -> None:
         process = self.cluster.replicas[replica]
-        until_within(lambda: line in process.said(), process.said)
+        until_within(lambda: line in process.output(), process.output)
 
 
 def write_files(folder: Path) -> None:
@@ -135,10 +135,10 @@ class Puts:
 
 def check_nothing_lost(cluster: Secured, puts: Puts) -> None:
     with cluster.connect() as store:
-        found = [message.body for log in store.topic("orders").logs for message in log.read(0, limit=1_000_000)]
-    assert not set(puts.acknowledged) - set(found)
-    assert len(found) == len(set(found))
-    assert not set(found) - set(puts.acknowledged) - set(puts.unknown)
+        bodies = [message.body for log in store.topic("orders").logs for message in log.read(0, limit=1_000_000)]
+    assert not set(puts.acknowledged) - set(bodies)
+    assert len(bodies) == len(set(bodies))
+    assert not set(bodies) - set(puts.acknowledged) - set(puts.unknown)
 
 
 def test_replicas_log_in_and_continue_when_the_master_dies(tmp_path: Path, zookeeper: RunningServer) -> None:
@@ -187,7 +187,7 @@ def _produced(made: Secured) -> int:
     return producer.flush(PATIENCE_S)
 
 
-def test_a_wrong_secret_and_a_wrong_authority_have_a_sentence_and_lose_nothing(
+def test_a_replica_with_a_wrong_secret_or_authority_logs_the_reason_and_nothing_is_lost(
     tmp_path: Path, zookeeper: RunningServer
 ) -> None:
     with secured(tmp_path, zookeeper) as made:
@@ -216,7 +216,7 @@ def test_a_wrong_secret_and_a_wrong_authority_have_a_sentence_and_lose_nothing(
         check_nothing_lost(made, puts)
 
 
-def test_without_a_secret_a_broker_with_logins_does_not_start(tmp_path: Path) -> None:
+def test_a_replica_with_logins_and_no_secret_does_not_start(tmp_path: Path) -> None:
     write_files(tmp_path)
     for variables, sentence in (
         ({"WARREN_CLUSTER_SECRET_FILE": ""}, "openssl rand -hex 32"),
@@ -236,19 +236,19 @@ def test_the_commands_log_in(tmp_path: Path, zookeeper: RunningServer) -> None:
         first = made.cluster.master()
         to = next(each for each in (2, 1) if each != first)
 
-        shown = made.run("status")
-        checked = made.run("doctor")
-        handed = made.run("hand-over", "--to", str(to))
+        status = made.run("status")
+        doctor = made.run("doctor")
+        hand_over = made.run("hand-over", "--to", str(to))
         stranger = run_warren(
             *("cluster", "doctor", made.cluster.addresses, "--root", made.cluster.root, "--secret-file", "secret"),
             *("--ca", made.authority),
             folder=tmp_path,
         )
 
-        assert shown.returncode == 0, shown.stdout + shown.stderr
+        assert status.returncode == 0, status.stdout + status.stderr
         # Only a master that answers says for how long its slaves have been silent.
-        assert "0.0 s" in shown.stdout
-        assert checked.returncode == 0, checked.stdout + checked.stderr
-        assert f"replica {to} leads shard 0" in handed.stdout, handed.stderr
+        assert "0.0 s" in status.stdout
+        assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+        assert f"replica {to} leads shard 0" in hand_over.stdout, hand_over.stderr
         assert stranger.returncode == 1
         assert "requires a login" in stranger.stdout

@@ -1,4 +1,4 @@
-"""What a slave answers to a Fetch, and to which slave a master sends a consumer."""
+"""The answer of a slave to a Fetch, and the slave to which a master refers a consumer."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class Slave:
 
     async def ask(self, request: WireRequest[R]) -> R:
         """Returns the answer to one of our own calls, as the process of the slave gives it."""
-        asked = Request(request.api_key, VERSION, 1, "test", memoryview(b"".join(message_buffers(request, VERSION))))
-        reply: Any = self.host.answer(Peer("h", 1), asked)
+        encoded = Request(request.api_key, VERSION, 1, "test", memoryview(b"".join(message_buffers(request, VERSION))))
+        reply: Any = self.host.answer(Peer("h", 1), encoded)
         buffers = await reply if inspect.isawaitable(reply) else reply
         return read_response(request.response, VERSION, memoryview(b"".join(map(bytes, buffers))))
 
@@ -159,7 +159,7 @@ class _Over(Exception):
     pass
 
 
-def test_a_slave_gives_what_is_committed_and_says_what_is_to_come(tmp_path: Path) -> None:
+def test_a_slave_serves_committed_messages_and_refuses_numbers_past_them(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
         slave.show(6)
 
@@ -197,7 +197,7 @@ def test_a_fetch_waits_until_more_is_committed(tmp_path: Path, number: int) -> N
     run(tmp_path, scenario)
 
 
-def test_a_slave_without_a_link_or_outside_the_set_sends_consumers_to_the_master(tmp_path: Path) -> None:
+def test_a_slave_without_a_link_or_outside_the_set_refers_consumers_to_the_master(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
         assert await slave.answered(0, 0, 12, b"") is not None
         slave.node.is_linked = False
@@ -211,7 +211,7 @@ def test_a_slave_without_a_link_or_outside_the_set_sends_consumers_to_the_master
 
 def test_a_slave_checks_the_right_to_read(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
-        slave.reads.rights = cast(Any, SimpleNamespace(may=lambda *asked: False))
+        slave.reads.rights = cast(Any, SimpleNamespace(may=lambda *arguments: False))
 
         assert (await slave.fetch(0)).error_code == Code.TOPIC_AUTHORIZATION_FAILED
 
@@ -228,7 +228,7 @@ def numbers(answer: ReadResponse) -> list[int]:
     return list(checked(answer).messages.numbers)
 
 
-def test_a_slave_gives_our_own_clients_what_is_committed(tmp_path: Path) -> None:
+def test_a_slave_serves_committed_messages_to_our_own_clients(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
         slave.show(6)
 
@@ -246,7 +246,7 @@ def test_a_slave_gives_our_own_clients_what_is_committed(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_a_slave_gives_nothing_backwards_from_a_number_that_it_does_not_show(tmp_path: Path) -> None:
+def test_a_slave_returns_nothing_backwards_from_a_number_past_the_committed_end(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
         slave.show(6)
 
@@ -273,7 +273,7 @@ def test_a_read_of_our_own_client_waits_until_more_is_committed(tmp_path: Path) 
     run(tmp_path, scenario)
 
 
-def test_a_slave_that_is_cut_off_during_a_wait_does_not_say_that_there_is_nothing(tmp_path: Path) -> None:
+def test_a_slave_that_is_cut_off_during_a_wait_answers_with_an_error_and_not_an_empty_read(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
         slave.show(6)
         waiting = asyncio.ensure_future(slave.read(6, wait_ms=LONG_MS))
@@ -288,11 +288,11 @@ def test_a_slave_that_is_cut_off_during_a_wait_does_not_say_that_there_is_nothin
     run(tmp_path, scenario)
 
 
-def test_a_slave_sends_our_own_clients_to_the_master_with_everything_else(tmp_path: Path) -> None:
+def test_a_slave_refers_all_other_calls_of_our_own_clients_to_the_master(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
-        asked: list[WireRequest[Any]] = [OpenSessionRequest(), OpenTopicRequest("orders"), FindTimeRequest("orders")]
-        asked += [AppendRequest("orders"), ListTopicsRequest()]
-        refused = [refusal_of(await slave.ask(each)) for each in asked]
+        requests: list[WireRequest[Any]] = [OpenSessionRequest(), OpenTopicRequest("orders"), FindTimeRequest("orders")]
+        requests += [AppendRequest("orders"), ListTopicsRequest()]
+        refused = [refusal_of(await slave.ask(each)) for each in requests]
 
         slave.node.view.state.insync.pop()
         refused += [refusal_of(await slave.ask(FindReplicasRequest("b"))), refusal_of(await slave.read(0))]
@@ -302,9 +302,9 @@ def test_a_slave_sends_our_own_clients_to_the_master_with_everything_else(tmp_pa
     run(tmp_path, scenario)
 
 
-def test_a_slave_checks_the_right_of_our_own_clients_to_read(tmp_path: Path) -> None:
+def test_a_slave_checks_the_right_to_read_of_our_own_clients(tmp_path: Path) -> None:
     async def scenario(slave: Slave) -> None:
-        slave.reads.rights = cast(Any, SimpleNamespace(may=lambda *asked: False))
+        slave.reads.rights = cast(Any, SimpleNamespace(may=lambda *arguments: False))
 
         refused = [refusal_of(await slave.read(0)), refusal_of(await slave.ask(ScanRequest("orders", 0, 0, 10)))]
 
@@ -313,7 +313,7 @@ def test_a_slave_checks_the_right_of_our_own_clients_to_read(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_a_topic_that_is_deleted_and_made_again_is_another_one(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_and_created_again_has_another_id(tmp_path: Path) -> None:
     def topic_id(slave: Slave) -> bytes:
         return slave.reads.topics.id_of(slave.reads.topics.find("orders"))
 
@@ -359,5 +359,5 @@ def test_a_master_names_the_slaves_in_the_rack_of_the_client_that_are_in_sync(
     assert [node.id for node in leadership.near(rack)] == expected
 
 
-def test_a_slave_names_no_other_one() -> None:
+def test_a_slave_names_no_replicas_to_a_client() -> None:
     assert not ShardLeadership(node_at(2, insync=(1, 2, 3), racks="abc")).near("c")

@@ -79,12 +79,12 @@ def soak(folder: Path, network: str, *flags: str) -> Iterator[subprocess.Popen[s
 
 def processes_in(folder: Path) -> list[str]:
     """Returns the commands of processes that work in a folder."""
-    found = []
+    commands = []
     for process in Path("/proc").iterdir():
         with suppress(OSError):
             if process.name.isdecimal() and (process / "cwd").readlink().is_relative_to(folder):
-                found.append((process / "cmdline").read_text())
-    return found
+                commands.append((process / "cmdline").read_text())
+    return commands
 
 
 @pytest.mark.parametrize("network", [PROXIES, NAMESPACES])
@@ -127,7 +127,7 @@ def test_the_machine_of_a_replica_has_a_slow_and_a_full_disk_and_a_wrong_clock(t
         assert replica.stdin is not None
         assert replica.stdout is not None
 
-        def asked(state: MachineState) -> list[str]:
+        def report_of(state: MachineState) -> list[str]:
             assert replica.stdin is not None
             assert replica.stdout is not None
             machine.set(state)
@@ -135,11 +135,11 @@ def test_the_machine_of_a_replica_has_a_slow_and_a_full_disk_and_a_wrong_clock(t
             replica.stdin.flush()
             return replica.stdout.readline().strip().split(";")
 
-        sound = asked(SOUND)
-        full = asked(MachineState(is_full=True))
-        slow = asked(MachineState(sync_s=0.2))
-        ahead = asked(MachineState(ahead_s=STEP_S))
-        again = asked(SOUND)
+        sound = report_of(SOUND)
+        full = report_of(MachineState(is_full=True))
+        slow = report_of(MachineState(sync_s=0.2))
+        ahead = report_of(MachineState(ahead_s=STEP_S))
+        again = report_of(SOUND)
         replica.stdin.close()
         assert replica.wait(PATIENCE_S) == 0
 

@@ -65,19 +65,19 @@ def connection_to_an_echo(network: Network) -> Iterator[socket.socket]:
 
 
 def echoed(client: socket.socket, data: bytes, within_s: float = WAIT_S) -> bytes | None:
-    """Returns what comes back, or None if nothing comes in time."""
+    """Returns the bytes that come back, or None if they do not all come in time."""
     client.settimeout(within_s)
     sender = threading.Thread(target=client.sendall, args=(data,))
     sender.start()
-    got = b""
+    echo = b""
     try:
-        while len(got) < len(data):
-            got += client.recv(1 << 16)
+        while len(echo) < len(data):
+            echo += client.recv(1 << 16)
     except TimeoutError:
         return None
     finally:
         sender.join()
-    return got
+    return echo
 
 
 def received(client: socket.socket) -> bytes:
@@ -97,7 +97,7 @@ def test_one_direction_of_a_link_is_cut_and_bytes_are_late_and_not_lost(network:
             assert echoed(client, b"3") == b"3"
 
 
-def test_a_link_that_is_cut_twice_is_whole_after_it_was_joined_once(network: Network) -> None:
+def test_joining_one_direction_twice_leaves_the_other_direction_cut(network: Network) -> None:
     link = SERVER, CLIENTS
     with connection_to_an_echo(network) as client:
         network.cut({link})

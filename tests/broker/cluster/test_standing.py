@@ -1,4 +1,4 @@
-"""What a master shows of its shard: in the statistics, in the metrics and by `/readyz`."""
+"""A master reports on its shard in the statistics, in the metrics and by `/readyz`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def standing_of(master: Process) -> ShardStanding:
     return standing
 
 
-def test_a_master_knows_how_far_its_slaves_are(tmp_path: Path) -> None:
+def test_a_master_reports_how_far_its_slaves_are_behind(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         master = await shard.master()
         await until(lambda: len(master.leadership.insync) == 3)
@@ -99,7 +99,7 @@ def test_the_metrics_of_an_observer_have_its_role_and_its_logs() -> None:
     ]
 
 
-def test_the_statistics_have_the_same() -> None:
+def test_the_statistics_have_role_epoch_set_and_lag() -> None:
     alone = Alone(lambda: ("localhost", 9092))
 
     document = cluster_document(cast(Any, SimpleNamespace(standing=STANDING)))

@@ -34,7 +34,7 @@ def document(cluster: ProcessCluster) -> tuple[int, Any]:
 
 
 def fill(cluster: ProcessCluster) -> None:
-    """Puts into the store something of everything that it is for."""
+    """Puts data of every kind into the store."""
     with warren.connect(cluster.brokers, timeout=PATIENCE_S) as store:
         topic = store.topic(OTHER, partitions=2)
         topic.put_many([b"%d" % number for number in range(COUNT)], partition=1)
@@ -76,15 +76,15 @@ def test_replicas_are_equal_after_a_fail_over_under_load(tmp_path: Path, zookeep
     assert next(iter(counts))[1] > COUNT
 
 
-def test_an_observer_is_compared_with_all_it_has(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_verify_compares_an_observer_by_all_its_files(tmp_path: Path, zookeeper: RunningServer) -> None:
     with process_cluster(tmp_path, zookeeper, replicas=(0,), min_insync=1) as cluster:
         cluster.all_in_sync()
         fill(cluster)
         add_replica(cluster.registry, cluster.root, 0, 1, is_observer=True)
         flags = ("--mode", "async")
         cluster.replicas[1] = ReplicaProcess(cluster.data(1), cluster, 1, free_port(HOST), *flags)
-        cluster.wait_for("the observer", lambda seen: seen.role(1) == "observer")
-        until(lambda: (shown := document(cluster)[1])["is_equal"] and shown["replicas"][1]["files"] > 0)
+        cluster.wait_for("the observer", lambda shard: shard.role(1) == "observer")
+        until(lambda: (report := document(cluster)[1])["is_equal"] and report["replicas"][1]["files"] > 0)
         equal = verify(cluster)
 
         change_file(cluster.data(1) / "topics" / OTHER / "1/readers/billing.reader")
@@ -96,7 +96,7 @@ def test_an_observer_is_compared_with_all_it_has(tmp_path: Path, zookeeper: Runn
     assert f"replica 1: the position of group billing in partition 1 of topic {OTHER} differs" in shard["fault"]
 
 
-def test_differences_made_by_hand_are_named(tmp_path: Path, zookeeper: RunningServer) -> None:
+def test_verify_names_each_difference_between_replicas(tmp_path: Path, zookeeper: RunningServer) -> None:
     with process_cluster(tmp_path, zookeeper) as cluster:
         cluster.all_in_sync()
         fill(cluster)

@@ -45,7 +45,7 @@ def test_a_measurement_that_was_too_short_proves_nothing() -> None:
 
 
 def attacked(*levels_mb: float, seconds: float = 1200.0) -> Stretch:
-    """A stretch under attack, with the memory of no file in each of its parts."""
+    """A stretch under attack, with the private memory in each of its parts."""
     levels = [round(level * MB) for level in levels_mb]
     assert len(levels) == PARTS
     middle, last = (

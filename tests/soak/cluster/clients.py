@@ -128,17 +128,17 @@ class KafkaConsumer:
 
     def step(self) -> None:
         since_ns = time.monotonic_ns()
-        found: list[Any] = [each for each in self._consumer.consume(100, WAIT_S) if each.error() is None]
-        if not found:
+        messages: list[Any] = [each for each in self._consumer.consume(100, WAIT_S) if each.error() is None]
+        if not messages:
             return
-        rows = [(each.partition(), each.offset(), each.value().decode()) for each in found]
+        rows = [(each.partition(), each.offset(), each.value().decode()) for each in messages]
         self._place.history.note("read", group=KAFKA, since_ns=since_ns, messages=rows)
         if self._place.draw.random() < COMMITTED_SHARE:
             positions = {partition: number + 1 for partition, number, _ in rows}
-            wanted = [confluent_kafka.TopicPartition(self._place.topic, *each) for each in positions.items()]
-            done = self._consumer.commit(offsets=wanted, asynchronous=False)
-            kept = {each.partition: each.offset for each in done if each.error is None}
-            self._place.history.note("committed", group=KAFKA, positions=kept)
+            offsets = [confluent_kafka.TopicPartition(self._place.topic, *each) for each in positions.items()]
+            done = self._consumer.commit(offsets=offsets, asynchronous=False)
+            committed = {each.partition: each.offset for each in done if each.error is None}
+            self._place.history.note("committed", group=KAFKA, positions=committed)
 
     def close(self) -> None:
         self._consumer.close()

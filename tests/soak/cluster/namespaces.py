@@ -157,7 +157,7 @@ class Namespaces:
 
     def _batch(self, host: str, *lines: str, program: str = "ip") -> None:
         if lines:
-            run(program, "-n", self._name(host), "-batch", "-", given="\n".join(lines) + "\n")
+            run(program, "-n", self._name(host), "-batch", "-", stdin="\n".join(lines) + "\n")
 
 
 def reason_against() -> str:
@@ -203,8 +203,8 @@ def set_namespace(descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def run(*command: str, given: str | None = None) -> None:
-    """Runs a command. Raises NoNamespaces with what it says if it fails."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False)
+def run(*command: str, stdin: str | None = None) -> None:
+    """Runs a command. Raises NoNamespaces with its error output if it fails."""
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False)
     if done.returncode != 0:
         raise NoNamespaces(f"`{' '.join(command)}` failed: {(done.stderr or done.stdout).strip()}")

@@ -162,16 +162,16 @@ class _Run:
     def _all_in_sync(self) -> ShardOverview:
         begun = time.monotonic()
         try:
-            seen = self._shard.all_in_sync()
+            overview = self._shard.all_in_sync()
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._shard.seen_by_replicas()}") from None
         took_s = time.monotonic() - begun
         if took_s > FULL_S_MAX:
             self.faults.append(Fault("slow", f"{took_s:.0f} s after a fault all replicas were in sync"))
-        return seen
+        return overview
 
     def _drained(self, producers: Sequence[Client], consumers: Sequence[Client]) -> list[Stored]:
-        """Returns everything that is in the topic when all groups have got it, or have had the time."""
+        """Returns the content of the topic when all groups have received it, or their time is over."""
         self._join(producers)
         progress = Progress(self._history)
         with warren.connect(self._shard.brokers, timeout=CALL_S) as store:
@@ -188,7 +188,7 @@ class _Run:
         return stored
 
     def _await(self, group: str, count: int, done: Callable[[], int]) -> None:
-        """Waits until the group has got everything: it may take its time, as long as it makes progress."""
+        """Waits until the group has received everything, for DRAIN_S_MAX since its last progress."""
         lacking, deadline = count, time.monotonic() + DRAIN_S_MAX
         while lacking and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -211,12 +211,12 @@ class _Run:
         for replica in REPLICAS:
             self._shard.hand_over(replica)
             with warren.connect(self._shard.brokers, timeout=CALL_S) as store:
-                found = [
+                messages = [
                     Stored(message.partition, message.number, message.body.decode(), message.timestamp)
                     for message in store.topic(TOPIC).since(0)
                 ]
-            if found != list(stored):
-                lacking, more = set(stored) - set(found), set(found) - set(stored)
+            if messages != list(stored):
+                lacking, more = set(stored) - set(messages), set(messages) - set(stored)
                 self.faults.append(
                     Fault("different", f"replica {replica} lacks {sorted(lacking)[:5]} and has {sorted(more)[:5]}")
                 )

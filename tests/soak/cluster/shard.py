@@ -117,15 +117,15 @@ class SoakedShard(ProcessCluster):
                 time.sleep(AGAIN_S)
 
     def _repair(self) -> None:
-        settings = self.seen().settings
+        settings = self.overview().settings
         for replica in REPLICAS:
             if replica not in settings.replicas:
                 add_replica(self.registry, self.root, 0, replica, is_observer=False)
             if replica not in self.replicas or self.replicas[replica].parent.poll() is not None:
                 self.start(replica)
         if SPARE in settings.replicas:
-            seen = self.seen()
-            if seen.master is not None and seen.master.replica == SPARE:
+            overview = self.overview()
+            if overview.master is not None and overview.master.replica == SPARE:
                 self.hand_over(REPLICAS[0])
             if SPARE in self.replicas:
                 self.remove(SPARE)

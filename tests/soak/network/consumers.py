@@ -1,4 +1,4 @@
-"""Consumers of the long run, of Kafka's clients: each records what it got, and which commits it knows of."""
+"""Consumers of the long run, of Kafka's clients: each records its messages and its acknowledged commits."""
 
 from __future__ import annotations
 
@@ -30,14 +30,12 @@ class Noting:
 
     def __init__(self, place: Place, group: str) -> None:
         self._place, self.group = place, group
-        self.seen: set[tuple[int, int]] = set()
 
-    def _got(self, since_ns: int, rows: Sequence[Row]) -> dict[int, int]:
+    def _record(self, since_ns: int, rows: Sequence[Row]) -> dict[int, int]:
         """Records the messages. Returns the positions from which the group continues if they are committed."""
         if not rows:
             return {}
         self._place.history.note("read", group=self.group, since_ns=since_ns, messages=rows)
-        self.seen.update((partition, number) for partition, number, _ in rows)
         if self._place.draw.random() > COMMITTED_SHARE:
             return {}
         return {partition: number + 1 for partition, number, _ in rows}
@@ -65,13 +63,13 @@ class OfConfluent(Noting):
 
     def step(self) -> None:
         since_ns = time.monotonic_ns()
-        found: list[Any] = [each for each in self._consumer.consume(100, WAIT_S) if each.error() is None]
-        rows = [(each.partition(), each.offset(), each.value().decode()) for each in found]
-        positions = self._got(since_ns, rows)
+        messages: list[Any] = [each for each in self._consumer.consume(100, WAIT_S) if each.error() is None]
+        rows = [(each.partition(), each.offset(), each.value().decode()) for each in messages]
+        positions = self._record(since_ns, rows)
         if positions:
             topic = self._place.topic
-            wanted = [confluent_kafka.TopicPartition(topic, *position) for position in positions.items()]
-            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+            offsets = [confluent_kafka.TopicPartition(topic, *position) for position in positions.items()]
+            done = self._consumer.commit(offsets=offsets, asynchronous=False)
             self._committed({each.partition: each.offset for each in done if each.error is None})
 
     def close(self) -> None:
@@ -89,13 +87,13 @@ class SharingOfConfluent:
 
     def step(self) -> None:
         since_ns = time.monotonic_ns()
-        found: list[Any] = [each for each in self._consumer.poll(WAIT_S) if each.error() is None]
-        if not found:
+        messages: list[Any] = [each for each in self._consumer.poll(WAIT_S) if each.error() is None]
+        if not messages:
             return
-        rows = [(each.partition(), each.offset(), each.value().decode()) for each in found]
+        rows = [(each.partition(), each.offset(), each.value().decode()) for each in messages]
         self._place.history.note("took", group=self.group, since_ns=since_ns, messages=rows)
         accepted = []
-        for message, row in zip(found, rows, strict=True):
+        for message, row in zip(messages, rows, strict=True):
             is_accepted = self._place.draw.random() < COMMITTED_SHARE
             self._consumer.acknowledge(message, KINDS.ACCEPT if is_accepted else KINDS.RELEASE)
             accepted += [row] if is_accepted else []
@@ -127,9 +125,9 @@ class OfKafkaPython(Noting):
 
     def step(self) -> None:
         since_ns = time.monotonic_ns()
-        found = self._consumer.poll(int(WAIT_S * 1000), max_records=100)
-        rows = [(each.partition, each.offset, each.value.decode()) for part in found.values() for each in part]
-        positions = self._got(since_ns, rows)
+        batches = self._consumer.poll(int(WAIT_S * 1000), max_records=100)
+        rows = [(each.partition, each.offset, each.value.decode()) for batch in batches.values() for each in batch]
+        positions = self._record(since_ns, rows)
         if positions:
             topic = self._place.topic
             self._consumer.commit(
@@ -167,13 +165,13 @@ class OfAiokafka(Noting):
 
     def step(self) -> None:
         since_ns = time.monotonic_ns()
-        found = self._side.run(self._consumer.getmany(timeout_ms=int(WAIT_S * 1000), max_records=100), FLUSH_S)
-        rows = [(each.partition, each.offset, each.value.decode()) for part in found.values() for each in part]
-        positions = self._got(since_ns, rows)
+        batches = self._side.run(self._consumer.getmany(timeout_ms=int(WAIT_S * 1000), max_records=100), FLUSH_S)
+        rows = [(each.partition, each.offset, each.value.decode()) for batch in batches.values() for each in batch]
+        positions = self._record(since_ns, rows)
         if positions:
             topic = self._place.topic
-            wanted = {aiokafka.TopicPartition(topic, each): number for each, number in positions.items()}
-            self._side.run(self._consumer.commit(wanted), FLUSH_S)
+            offsets = {aiokafka.TopicPartition(topic, each): number for each, number in positions.items()}
+            self._side.run(self._consumer.commit(offsets), FLUSH_S)
             self._committed(positions)
 
     def close(self) -> None:

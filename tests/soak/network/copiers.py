@@ -49,26 +49,26 @@ class OfConfluent:
     def step(self) -> None:
         if self._is_lost:
             raise confluent_kafka.KafkaException("a step has failed: the next of its kind goes on")
-        found: list[Any] = [each for each in self._consumer.consume(COPIED_MAX, WAIT_S) if each.error() is None]
-        if found:
+        messages: list[Any] = [each for each in self._consumer.consume(COPIED_MAX, WAIT_S) if each.error() is None]
+        if messages:
             self._is_lost = True
-            self._copied(found)
+            self._copied(messages)
             self._is_lost = False
 
-    def _copied(self, found: Sequence[Any]) -> None:
+    def _copied(self, messages: Sequence[Any]) -> None:
         self._producer.begin_transaction()
-        for message in found:
+        for message in messages:
             self._producer.produce(self._copy, message.value(), message.key())
-        positions = {message.partition(): message.offset() + 1 for message in found}
-        wanted = [confluent_kafka.TopicPartition(self._place.topic, *position) for position in positions.items()]
-        whose = self._consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(wanted, whose, TRANSACTION_S)
+        positions = {message.partition(): message.offset() + 1 for message in messages}
+        offsets = [confluent_kafka.TopicPartition(self._place.topic, *position) for position in positions.items()]
+        group_metadata = self._consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction(offsets, group_metadata, TRANSACTION_S)
         if self._place.draw.random() < KEPT_SHARE:
             self._producer.commit_transaction(TRANSACTION_S)
             return
         self._producer.abort_transaction(TRANSACTION_S)
         firsts: dict[int, int] = {}
-        for message in found:
+        for message in messages:
             firsts.setdefault(message.partition(), message.offset())
         for first in firsts.items():
             self._consumer.seek(confluent_kafka.TopicPartition(self._place.topic, *first))

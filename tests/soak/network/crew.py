@@ -172,7 +172,7 @@ def _live(job: Job, place: Place, is_over: Event) -> None:
 
 
 def _watch(job: Job) -> None:
-    """Until this is called again the client has that time."""
+    """Ends the process, with a traceback, if this is not called again within the time of a step."""
     seconds = STEP_S_MAX if job.name.startswith(OURS) else KAFKA_STEP_S_MAX
     faulthandler.dump_traceback_later(seconds, exit=True)
 
@@ -181,7 +181,7 @@ def _watch(job: Job) -> None:
 
 
 class Worker:
-    """A client in a process, and the next one if it crashed: `crashes` counts that."""
+    """A client in a process. If it crashes, which `crashes` counts, another process replaces it."""
 
     def __init__(self, job: Job) -> None:
         self.name, self.crashes = job.name, 0
@@ -207,6 +207,6 @@ class Worker:
         self._is_over.set()
 
     def join(self, deadline_s: float) -> bool:
-        """Returns whether it has ended by then."""
+        """Returns whether it has ended by the deadline."""
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return not self._thread.is_alive()

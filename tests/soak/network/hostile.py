@@ -44,8 +44,8 @@ class Hostile:
     def __init__(self, port: int, http_port: int, seed: int) -> None:
         context = multiprocessing.get_context("forkserver")
         self._is_on, self._is_over = context.Event(), context.Event()
-        given = (port, http_port, seed, self._is_on, self._is_over)
-        self._process = context.Process(target=attack, args=given, daemon=True)
+        arguments = (port, http_port, seed, self._is_on, self._is_over)
+        self._process = context.Process(target=attack, args=arguments, daemon=True)
         self._process.start()
 
     def turn(self, *, is_on: bool) -> None:
@@ -63,7 +63,7 @@ class Hostile:
 
 
 def attack(port: int, http_port: int, seed: int, is_on: Event, is_over: Event) -> None:
-    """In the process of the attacker: one attack after the other until the end."""
+    """Runs one attack after the other, in the process of the attacker, until the end."""
     draw = random.Random(seed)
     fuzzers = [Attacker(port, draw, login, source=HOSTILE_ADDRESS) for login in (MALLORY, None)]
     heavy = Heavy(port, http_port, draw)
@@ -109,12 +109,12 @@ class Heavy:
 
     def largest_request(self) -> None:
         """The largest request of the next API key. Mallory has no right to most of its names."""
-        asked = next(self._largest, None)
-        if asked is None:
+        request = next(self._largest, None)
+        if request is None:
             self._largest = largest.requests(MANY)
             return
         wire = self._wire()
-        wire.ask(asked.api, asked.version, asked.body)
+        wire.ask(request.api, request.version, request.body)
         wire.close()
 
     def partial_frames(self) -> None:
@@ -208,21 +208,23 @@ class Witness:
         self._process.kill()
 
     def waits(self, windows: Iterable[tuple[int, int]]) -> Waits | None:
-        """Those that began within the windows of the steady clock; None if there were none."""
+        """Returns the waits that began within the windows of the steady clock; None if there were none."""
         data = self._path.read_bytes()
         whole = data[: len(data) // SAMPLE.size * SAMPLE.size]
         spans = list(windows)
-        found = sorted(
-            waited for asked, waited in SAMPLE.iter_unpack(whole) if any(start <= asked < end for start, end in spans)
+        waits_ns = sorted(
+            wait_ns
+            for begun_ns, wait_ns in SAMPLE.iter_unpack(whole)
+            if any(start <= begun_ns < end for start, end in spans)
         )
-        if not found:
+        if not waits_ns:
             return None
-        p99 = found[min(len(found) - 1, len(found) * 99 // 100)]
-        return Waits(len(found), statistics.median(found) / 1e9, p99 / 1e9, found[-1] / 1e9)
+        p99 = waits_ns[min(len(waits_ns) - 1, len(waits_ns) * 99 // 100)]
+        return Waits(len(waits_ns), statistics.median(waits_ns) / 1e9, p99 / 1e9, waits_ns[-1] / 1e9)
 
 
 def witness(port: int, path: str, is_over: Event) -> None:
-    """In the process of the witness. A killed broker ends a connection: that is not a wait."""
+    """Runs in the process of the witness. A connection that a killed broker ends does not count as a wait."""
     api = APIS[ApiKey.API_VERSIONS]
     body = encode_request(ApiKey.API_VERSIONS, 0, {})
     with open(path, "ab", buffering=0) as file:
@@ -230,17 +232,17 @@ def witness(port: int, path: str, is_over: Event) -> None:
             with suppress(*CLOSED, OSError):
                 wire = Wire(port, SOAK)
                 while not is_over.wait(PERIOD_S):
-                    asked = time.monotonic_ns()
+                    begun_ns = time.monotonic_ns()
                     if wire.ask(api, 0, body) is None:
                         break
-                    file.write(SAMPLE.pack(asked, time.monotonic_ns() - asked))
+                    file.write(SAMPLE.pack(begun_ns, time.monotonic_ns() - begun_ns))
                 wire.close()
             is_over.wait(PERIOD_S * 10)
     os._exit(0)
 
 
 def judged_waits(calm: Waits | None, attacked: Waits | None) -> list[str]:
-    """Returns the fault of the waits, if one of a hundred is WAIT_GROWTH_S_MAX longer while the broker is attacked."""
+    """Returns a fault if the 99th percentile of the waits grows by more than WAIT_GROWTH_S_MAX under attack."""
     if calm is None or attacked is None or min(calm.answers, attacked.answers) < SAMPLES_MIN:
         return []
     if attacked.p99_s - calm.p99_s <= WAIT_GROWTH_S_MAX:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 class Progress:
-    """By group, the places of messages that were handed out; each caller continues to read where it was."""
+    """The places of messages that were delivered, by group. Each call reads only what is new."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._read: dict[Path, int] = {}
-        self.seen: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        self.places: dict[str, set[tuple[int, int]]] = defaultdict(set)
 
     def count(self, group: str) -> int:
-        """Returns how many messages the group has got."""
+        """Returns how many messages the group has received."""
         self._look()
-        return len(self.seen[group])
+        return len(self.places[group])
 
     def _look(self) -> None:
         for path in self._directory.glob("*.history"):
@@ -30,4 +30,6 @@ class Progress:
             for line in whole.splitlines():
                 kind, _, _, facts = json.loads(line)
                 if kind in ("read", "took"):
-                    self.seen[facts["group"]].update((partition, number) for partition, number, _ in facts["messages"])
+                    self.places[facts["group"]].update(
+                        (partition, number) for partition, number, _ in facts["messages"]
+                    )

@@ -35,34 +35,34 @@ PARTITIONS: Final = 4
 DRAIN_S_MAX: Final = 60.0 + STEP_S_MAX
 SAMPLE_S: Final = 0.5
 WINDOW_S: Final = 15.0
-"""How long the broker is measured with attacks, and then without."""
+"""How long the broker is measured under attack, and then without attacks, in turns."""
 SETTLE_S: Final = 5.0
-"""After this time the effect of an earlier attack, or of the time without one, is over."""
+"""How long a measurement waits after attacks begin or end, until their effect is over."""
 MEMORY_GROWTH_MAX: Final = 40 << 20
 PRIVATE_GROWTH_MAX: Final = 8 << 20
 PARTS: Final = 20
-"""A stretch is cut into this many parts, each with the typical memory of no file in it, to tell a leak from a step."""
+"""A stretch is cut into this many parts, each with the typical private memory in it, to tell a leak from a step."""
 WARM_PARTS: Final = 4
 """In the first parts the first attacks make the heap of the broker larger. They are not judged."""
 STEPS_MAX: Final = 2
-"""How many times the memory of no file may step up under attack, from one part to the next.
+"""How many times the private memory may step up under attack, from one part to the next.
 
 A request that needs more memory at once than any before makes the heap larger, by 16 MiB more than it needs. The broker
 frees the memory of the request, and keeps it for the next one (`keep_memory` in `broker/net/malloc.py`). Measured: an
-Append of 9.6 MB made the memory of no file 17 MB larger, and 24 MB of the heap and 516,000 blocks of Python were in use
+Append of 9.6 MB made the private memory 17 MB larger, and 24 MB of the heap and 516,000 blocks of Python were in use
 before and after it. A leak grows in every part.
 """
 STEPS_SIZE_MAX: Final = BROKER_HEAP_KEPT_SIZE_MAX
-"""How far all of them together may go: as much free memory as a broker says that it keeps."""
+"""The limit of all steps together: as much free memory as a broker is documented to keep."""
 ROUNDS_MIN: Final = 9
-"""Of fewer rounds with attacks, how much free memory the largest requests left in each decides which one has more."""
+"""In fewer rounds under attack private memory is not compared, because free memory of large requests decides it."""
 FILES_GROWTH_MAX: Final = 40
 STRETCH_S_MIN: Final = 30.0
-"""In less time nothing settles that could be judged."""
+"""Shorter stretches are not judged, because the usage has not settled."""
 ATTACKED_STRETCH_S_MIN: Final = 300.0
-"""The same if the broker is attacked: the first attacks make its heap larger, and the later ones must not."""
+"""The same under attack: the first attacks make the heap of the broker larger, and the later ones must not."""
 GENTLE_SHARE: Final = 0.2
-"""The share of the broker's ends that are by SIGTERM."""
+"""How often the broker is ended by SIGTERM instead of SIGKILL."""
 
 
 class Plan(NamedTuple):
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A time without kills: the broker's usage in the middle of it and at its end, and its memory of no file in each of
+    """A time without kills: the broker's usage in the middle of it and at its end, and its private memory in each of
     PARTS parts.
     """
 
@@ -285,7 +285,7 @@ class Round:
             self._hostile.turn(is_on=is_attacked)
 
     def _watch(self) -> None:
-        """Leaves the broker alone, by turns with and without attacks, and measures its usage when it has settled."""
+        """Measures the usage of the broker without kills, in turns without and under attack, when it has settled."""
         begun = time.monotonic()
         samples, is_attacked = [], False
         while time.monotonic() < begun + self._plan.calm_s:
@@ -310,7 +310,7 @@ class Round:
     # --- Coming to an end ---
 
     def _drained(self, makers: Sequence[Worker]) -> list[Stored]:
-        """Returns everything that is in the topic, when all groups have got it, or have had the time."""
+        """Returns the content of the topic when all groups have received it, or their time is over."""
         for worker in makers:
             worker.end()
         self._join(makers)
@@ -327,7 +327,7 @@ class Round:
             return _stored(topic)
 
     def _await(self, group: str, count: int, done: Callable[[], int]) -> None:
-        """Waits until the group has finished everything: it may take its time, as long as it makes progress."""
+        """Waits until the group has finished everything, for DRAIN_S_MAX since its last progress."""
         lacking, deadline = count, time.monotonic() + DRAIN_S_MAX
         while lacking and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -350,11 +350,11 @@ class Round:
                 acknowledged[key] = max(acknowledged.get(key, 0), number)
         with warren.open(self._directory.parent / "store") as store:
             topic = store.topic(self._topic)
-            kept = {(group, each): stored_position(topic.partition(each), group) for group, each in acknowledged}
+            stored = {(group, each): stored_position(topic.partition(each), group) for group, each in acknowledged}
         return [
-            Fault("lost", f"{group} goes on from {kept[group, each]} in {each}, and {number} was committed")
+            Fault("lost", f"{group} goes on from {stored[group, each]} in {each}, and {number} was committed")
             for (group, each), number in acknowledged.items()
-            if kept[group, each] < number
+            if stored[group, each] < number
         ]
 
     def _check_copies(self, stored: Sequence[Stored]) -> list[Fault]:
@@ -399,7 +399,7 @@ def judged(stretches: Sequence[Stretch]) -> list[Fault]:
     """Returns a fault for each usage of the broker that is larger at the end than in the middle of a stretch, or in the
     last rounds than in the first.
 
-    If the broker is attacked, its memory of no file may step up within a stretch, but not grow all the time.
+    If the broker is attacked, its private memory may step up within a stretch, but not grow all the time.
     """
     faults = []
     stretches = [one for one in stretches if one.seconds >= STRETCH_S_MIN]
@@ -413,7 +413,7 @@ def judged(stretches: Sequence[Stretch]) -> list[Fault]:
             growth = steady_growth(warm)
             if growth > PRIVATE_GROWTH_MAX or warm[-1] - warm[0] > STEPS_SIZE_MAX:
                 levels = ", ".join(f"{level:,}" for level in one.levels)
-                faults.append(Fault("grown", f"memory of no file, {when}, by {growth:,} without its steps: {levels}"))
+                faults.append(Fault("grown", f"private memory, {when}, by {growth:,} without its steps: {levels}"))
             # The memory of files is left to compare.
             files_resident = middle.resident - middle.private
             middle = middle._replace(private=one.last.private, resident=files_resident + one.last.private)
@@ -431,7 +431,7 @@ def judged(stretches: Sequence[Stretch]) -> list[Fault]:
         if after.resident - before.resident > MEMORY_GROWTH_MAX:
             faults.append(Fault("grown", f"memory, {when}: {before.resident:,} to {after.resident:,}"))
         if after.private - before.private > PRIVATE_GROWTH_MAX:
-            faults.append(Fault("grown", f"memory of no file, {when}: {before.private:,} to {after.private:,}"))
+            faults.append(Fault("grown", f"private memory, {when}: {before.private:,} to {after.private:,}"))
         if after.files - before.files > FILES_GROWTH_MAX:
             faults.append(Fault("grown", f"open files, {when}: {before.files} to {after.files}"))
     return faults
@@ -447,6 +447,6 @@ def steady_growth(levels: Sequence[int]) -> int:
 
     What is given back later is no growth: each level counts as the least of those from it on.
     """
-    kept = list(accumulate(reversed(levels), min))[::-1]
-    steps = sorted(after - before for before, after in pairwise(kept))
+    floors = list(accumulate(reversed(levels), min))[::-1]
+    steps = sorted(after - before for before, after in pairwise(floors))
     return sum(steps[:-STEPS_MAX])

@@ -102,10 +102,10 @@ class Victim:
 
 
 def _descendants(pid: int) -> list[int]:
-    found = []
+    pids = []
     for child in children(pid):
-        found += [child, *_descendants(child)]
-    return found
+        pids += [child, *_descendants(child)]
+    return pids
 
 
 def is_done(victim: Victim) -> bool:

@@ -56,7 +56,7 @@ def test_the_file_becomes_options() -> None:
     }
 
 
-def test_numbers_are_offsets_and_times_are_times() -> None:
+def test_a_start_is_passed_to_spark_as_offsets_or_as_a_timestamp() -> None:
     from warren.spark.pipelines.source import starting
 
     assert starting("latest") == {"startingOffsets": "latest"}
@@ -74,7 +74,7 @@ def test_dead_letters_are_read_with_headers_under_a_group_of_their_own() -> None
     assert "group" not in ungrouped
 
 
-def test_only_the_columns_that_are_wanted_are_read() -> None:
+def test_only_the_columns_that_a_pipeline_needs_are_read() -> None:
     from warren.spark.pipelines.source import options, schema
 
     json: dict[str, Any] = {"topics": ["a"], "format": "json", "schema": "x long"}

@@ -102,21 +102,21 @@ def test_a_message_that_does_not_fit_becomes_a_dead_letter_with_the_reason(spark
     defined = definition(step=[{"dead_letter": "orders.dead"}])
     frame = messages(spark, *reasons, *good)
 
-    found = letters(frame, defined).collect()
-    kept = with_columns(frame, defined).collect()
+    dead = letters(frame, defined).collect()
+    good_rows = with_columns(frame, defined).collect()
 
-    headers = [{header["key"]: bytes(header["value"]).decode() for header in row.headers} for row in found]
+    headers = [{header["key"]: bytes(header["value"]).decode() for header in row.headers} for row in dead]
     assert [row["warren.dead-reason"] for row in headers] == list(reasons.values())
     assert [row["warren.dead-number"] for row in headers] == [str(number) for number in range(len(reasons))]
     place = {name: headers[0][f"warren.dead-{name}"] for name in ("topic", "partition", "group", "attempts")}
     assert place == {"topic": "orders", "partition": "1", "group": "p", "attempts": "1"}
     assert headers[0]["trace"] == "1"
-    assert [None if row.value is None else bytes(row.value) for row in found] == list(reasons)
-    assert {(bytes(row.key), row.tag) for row in found} == {(b"k", "eu.de")}
-    assert [row.message_id for row in kept] == ["id-9", "id-10"]
+    assert [None if row.value is None else bytes(row.value) for row in dead] == list(reasons)
+    assert {(bytes(row.key), row.tag) for row in dead} == {(b"k", "eu.de")}
+    assert [row.message_id for row in good_rows] == ["id-9", "id-10"]
 
 
-def test_headers_that_leave_no_room_for_the_reason_go(spark: SparkSession) -> None:
+def test_headers_are_dropped_if_they_leave_no_room_for_the_reason(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
     from warren.spark.pipelines.dead_letters import letters
@@ -140,7 +140,7 @@ def test_a_csv_value_that_does_not_fit_is_reported_with_its_columns(spark: Spark
     assert reasons == [b"the value does not fit the columns id, country, amount"]
 
 
-def test_each_step_sees_the_one_before_and_those_with_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_step_can_use_the_step_before_it_and_all_named_steps(spark: SparkSession, tmp_path: Path) -> None:
     from warren.spark.pipelines.steps import transformed
 
     (tmp_path / "my_steps.py").write_text(
@@ -178,7 +178,9 @@ def test_each_step_sees_the_one_before_and_those_with_names(spark: SparkSession,
         ({"python": "builtins:type"}, "step 1.python: builtins:type returned type, not a DataFrame"),
     ],
 )
-def test_a_step_that_makes_no_sense_is_named(spark: SparkSession, step: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_step_is_refused_with_its_number_and_the_reason(
+    spark: SparkSession, step: dict[str, Any], sentence: str
+) -> None:
     from warren.spark.pipelines.steps import transformed
 
     with pytest.raises(BadPipeline) as refused:

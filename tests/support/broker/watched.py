@@ -19,7 +19,7 @@ LINES_KEPT: Final = 10_000
 
 
 class Usage(NamedTuple):
-    """The usage of a process: memory in bytes, memory of no file, the most it ever took, open files, and threads."""
+    """The usage of a process: memory in bytes, private memory, the most it ever took, open files, and threads."""
 
     resident: int
     private: int

@@ -5,23 +5,23 @@ from __future__ import annotations
 from warren.client.net.known_ends import KnownEnds
 
 
-def test_a_message_is_known_below_the_highest_end_that_was_noted() -> None:
-    known = KnownEnds()
-    known.note("orders", {0: 5, 1: 2})
-    known.note("orders", {0: 3})
+def test_a_message_below_the_highest_noted_end_is_known() -> None:
+    ends = KnownEnds()
+    ends.note("orders", {0: 5, 1: 2})
+    ends.note("orders", {0: 3})
 
-    assert known.are_past("orders", {0: 4})
-    assert known.are_past("orders", {0: 5, 1: 1})
-    assert not known.are_past("orders", {0: 5, 1: 2, 2: 0})
-    assert not known.are_past("payments", {0: 0})
+    assert ends.are_past("orders", {0: 4})
+    assert ends.are_past("orders", {0: 5, 1: 1})
+    assert not ends.are_past("orders", {0: 5, 1: 2, 2: 0})
+    assert not ends.are_past("payments", {0: 0})
 
 
-def test_a_topic_that_was_deleted_is_forgotten_and_no_other_one() -> None:
-    known = KnownEnds()
-    known.note("orders", {0: 5})
-    known.note("payments", {0: 5})
+def test_a_deleted_topic_is_forgotten_and_the_others_stay_known() -> None:
+    ends = KnownEnds()
+    ends.note("orders", {0: 5})
+    ends.note("payments", {0: 5})
 
-    known.forget("orders")
+    ends.forget("orders")
 
-    assert not known.are_past("orders", {0: 0})
-    assert known.are_past("payments", {0: 0})
+    assert not ends.are_past("orders", {0: 0})
+    assert ends.are_past("payments", {0: 0})

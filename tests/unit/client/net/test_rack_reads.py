@@ -50,13 +50,13 @@ class FakeBroker(Calls):
         self.store_id, self.end = "a store", end
         self.near: list[str] = []
         self.error: WarrenError | None = None
-        self.asked: list[tuple[type, float]] = []
+        self.requests: list[tuple[type, float]] = []
         self.grows = 0
         """By how much the log grows during each wait."""
         self.passes_filter = True
 
     def calling(self, request: Any, *, wait_s: float = 0.0, **options: Any) -> Steps[Any]:
-        self.asked.append((type(request), wait_s))
+        self.requests.append((type(request), wait_s))
         yield Pause(self.clock, 0.0)
         if self.error is not None:
             raise self.error
@@ -86,22 +86,22 @@ class FakeBroker(Calls):
     @property
     def reads(self) -> list[float]:
         """Returns for how long each read was to wait."""
-        return [wait_s for kind, wait_s in self.asked if kind in (ReadRequest, ScanRequest)]
+        return [wait_s for kind, wait_s in self.requests if kind in (ReadRequest, ScanRequest)]
 
     @property
     def looks(self) -> int:
-        return [kind for kind, _ in self.asked].count(FindReplicasRequest)
+        return [kind for kind, _ in self.requests].count(FindReplicasRequest)
 
 
 class Rack:
     """A client with a rack, its master, and the replicas that the master names."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, shown: int = 10, end: int = 10, rack: str | None = "b"
+        self, monkeypatch: pytest.MonkeyPatch, *, replica_end: int = 10, end: int = 10, rack: str | None = "b"
     ) -> None:
         self.clock = SimulatedClock()
         self.master = FakeBroker("127.0.0.1:1", self.clock, end)
-        self.replicas = {address: FakeBroker(address, self.clock, shown) for address in (REPLICA, OTHER)}
+        self.replicas = {address: FakeBroker(address, self.clock, replica_end) for address in (REPLICA, OTHER)}
         self.replica = self.replicas[REPLICA]
         self.master.near = [REPLICA]
         monkeypatch.setattr(rack_reads, "ReplicaCalls", lambda address, rack, master: self.replicas[address])
@@ -160,21 +160,21 @@ def test_reads_go_to_the_replica_that_the_master_names(rack_of: Callable[..., Ra
     assert rack.reads.address == REPLICA
 
 
-def test_without_a_rack_the_master_is_asked_and_no_replica_is_looked_for(rack_of: Callable[..., Rack]) -> None:
+def test_a_client_without_a_rack_reads_from_the_master_and_asks_for_no_replica(rack_of: Callable[..., Rack]) -> None:
     rack = rack_of(rack=None)
 
     assert rack.read(0) == (10, False)
     assert rack.scan(0, 10) == 10
 
     assert (len(rack.master.reads), rack.master.looks) == (2, 0)
-    assert rack.replica.asked == []
+    assert rack.replica.requests == []
     assert rack.reads.address == rack.master.address
 
 
 def test_known_messages_that_the_replica_does_not_show_come_from_the_master(
     rack_of: Callable[..., Rack],
 ) -> None:
-    rack = rack_of(shown=6)
+    rack = rack_of(replica_end=6)
     rack.reads.note("orders", {0: 8})
 
     first = rack.read(0)
@@ -188,7 +188,7 @@ def test_known_messages_that_the_replica_does_not_show_come_from_the_master(
 
 
 def test_a_message_that_this_client_read_before_is_known(rack_of: Callable[..., Rack]) -> None:
-    rack = rack_of(shown=6)
+    rack = rack_of(replica_end=6)
     rack.replica.end = 10
     assert rack.read(5) == (5, False)
     rack.replica.end = 6
@@ -206,8 +206,8 @@ def test_a_number_past_the_end_is_not_known_after_a_read_of_it(rack_of: Callable
     assert rack.master.reads == []
 
 
-def test_a_put_and_the_ends_that_the_master_gives_are_known(rack_of: Callable[..., Rack]) -> None:
-    rack = rack_of(shown=6)
+def test_the_end_of_a_put_and_the_ends_that_the_master_names_are_known(rack_of: Callable[..., Rack]) -> None:
+    rack = rack_of(replica_end=6)
     request = AppendRequest("orders", records=[WireRecord(0, 2), WireRecord(0, 1)])
     rack.reads.note_put(request, AppendResponse(positions=[WirePosition(0, 5)]))
     assert rack.read(7) == (3, False)
@@ -227,7 +227,7 @@ def test_a_transaction_of_a_user_without_the_right_to_describe_is_no_error(rack_
     rack.reads.learn(["orders"])
 
 
-def test_a_read_waits_at_the_replica_in_parts_and_for_no_longer_than_it_may(rack_of: Callable[..., Rack]) -> None:
+def test_a_read_waits_at_the_replica_in_parts_up_to_its_own_limit(rack_of: Callable[..., Rack]) -> None:
     rack = rack_of()
 
     assert rack.read(10, wait_s=2.5 * REPLICA_WAIT_S_MAX) == (0, False)
@@ -282,7 +282,9 @@ def test_a_replica_that_is_lost_during_a_wait_leaves_the_rest_of_the_time_to_the
     assert rack.master.reads == [2.0]
 
 
-def test_an_error_about_the_topic_is_asked_of_the_master_and_the_replica_stays(rack_of: Callable[..., Rack]) -> None:
+def test_after_an_error_about_the_topic_the_master_answers_and_the_replica_stays_in_use(
+    rack_of: Callable[..., Rack],
+) -> None:
     rack = rack_of()
     rack.replica.error = CorruptRecord("file", 0, "damaged")
 
@@ -295,8 +297,8 @@ def test_an_error_about_the_topic_is_asked_of_the_master_and_the_replica_stays(r
     assert len(rack.master.reads) == 2
 
 
-def test_a_scan_continues_at_the_master_where_the_replica_makes_no_progress(rack_of: Callable[..., Rack]) -> None:
-    rack = rack_of(shown=6)
+def test_a_scan_continues_at_the_master_if_the_replica_makes_no_progress(rack_of: Callable[..., Rack]) -> None:
+    rack = rack_of(replica_end=6)
 
     assert rack.scan(0, 10) == 6
     assert rack.scan(6, 10) == 10
@@ -304,7 +306,7 @@ def test_a_scan_continues_at_the_master_where_the_replica_makes_no_progress(rack
 
 
 @pytest.mark.parametrize("error", [None, ConnectionLost("127.0.0.1:1", "reset")])
-def test_a_client_that_finds_no_replica_looks_now_and_then(
+def test_a_client_without_a_replica_asks_the_master_for_one_now_and_then(
     error: WarrenError | None, rack_of: Callable[..., Rack]
 ) -> None:
     rack = rack_of()
@@ -323,7 +325,7 @@ def test_a_client_that_finds_no_replica_looks_now_and_then(
     assert rack.reads.address == REPLICA
 
 
-def test_a_wait_that_is_cut_short_ends_with_what_is_there(rack_of: Callable[..., Rack]) -> None:
+def test_a_wait_that_is_cut_short_returns_the_messages_that_have_come(rack_of: Callable[..., Rack]) -> None:
     rack = rack_of()
     steps = rack._reading(10, 100, 60.0)
     next(steps)
@@ -338,7 +340,7 @@ def test_a_wait_that_is_cut_short_ends_with_what_is_there(rack_of: Callable[...,
 def test_a_wait_that_is_cut_short_at_a_replica_that_is_behind_asks_the_master_without_a_wait(
     rack_of: Callable[..., Rack],
 ) -> None:
-    rack = rack_of(shown=6)
+    rack = rack_of(replica_end=6)
     rack.reads.note("orders", {0: 10})
     steps = rack._reading(6, 100, 60.0)
     next(steps)
@@ -350,7 +352,7 @@ def test_a_wait_that_is_cut_short_at_a_replica_that_is_behind_asks_the_master_wi
     assert answer.messages.records == [WireRecord(0, 4)]
 
 
-def test_a_filter_that_nothing_passes_is_no_reason_to_wait(rack_of: Callable[..., Rack]) -> None:
+def test_a_read_whose_filter_no_message_passes_returns_without_a_wait(rack_of: Callable[..., Rack]) -> None:
     rack = rack_of()
     rack.reads.note("orders", {0: 10})
     rack.replica.passes_filter = False

@@ -1,4 +1,4 @@
-"""A call whose first connection breaks: tried again as often, and for as long, as any other."""
+"""A call whose connection breaks is tried again as often, and for as long, as any other call."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def calls_over(clock: SimulatedClock, *idle: Any) -> Calls:
 
 
 @pytest.mark.parametrize(("repeat", "expected"), [(same, ConnectionLost), (retried, OutcomeUnknown)])
-def test_a_broker_that_does_not_answer_costs_the_time_of_a_call_once(
-    repeat: Any, expected: type[ConnectionLost]
-) -> None:
+def test_a_call_waits_only_once_for_a_broker_that_does_not_answer(repeat: Any, expected: type[ConnectionLost]) -> None:
     clock = SimulatedClock()
     silent = SilentConnection(clock, ConnectionLost("127.0.0.1:1", "timed out"), TIMEOUT_S)
     other = SilentConnection(clock, ConnectionLost("127.0.0.1:1", "timed out"), TIMEOUT_S)
@@ -81,7 +79,8 @@ class Brokers:
     """Three addresses, and what each of them does when it is asked for a connection."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: SimulatedClock, first: SilentConnection) -> None:
-        self.asked: list[str] = []
+        self.attempts: list[str] = []
+        """The addresses of all calls to `_opened_at`, in order."""
         self.answers: dict[str, Any] = {}
         brokers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
         self.calls = Calls(brokers, timeout_s=TIMEOUT_S, tls=None, login=None, clock=clock)
@@ -89,7 +88,7 @@ class Brokers:
         monkeypatch.setattr(self.calls, "_opened_at", self._opened_at)
 
     def _opened_at(self, address: str) -> Any:
-        self.asked.append(address)
+        self.attempts.append(address)
         answer = self.answers[address]
         if isinstance(answer, Exception):
             raise answer
@@ -112,7 +111,7 @@ def test_a_broker_that_is_silent_is_left_for_those_that_answer(monkeypatch: pyte
         brokers.calls.call(AppendRequest("orders"), repeat=same)
 
     assert silent.timeouts == [CLIENT_SILENT_S_MAX]
-    assert set(brokers.asked) == {"127.0.0.1:2", "127.0.0.1:3"}
+    assert set(brokers.attempts) == {"127.0.0.1:2", "127.0.0.1:3"}
 
 
 def test_a_broker_that_was_silent_is_asked_again_if_another_one_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +124,7 @@ def test_a_broker_that_was_silent_is_asked_again_if_another_one_names_it(monkeyp
     with pytest.raises(ConnectionLost):
         brokers.calls.call(AppendRequest("orders"), repeat=same)
 
-    assert brokers.asked == ["127.0.0.1:2", "127.0.0.1:1"]
+    assert brokers.attempts == ["127.0.0.1:2", "127.0.0.1:1"]
     assert awake.requests == [AppendRequest("orders")]
 
 
@@ -141,7 +140,7 @@ def test_a_request_that_cannot_be_sent_leaves_its_connection_open() -> None:
     assert not idle.is_closed
 
 
-def test_a_numbered_call_keeps_its_number_while_it_is_tried_and_gets_another_when_it_is_made_again(
+def test_a_numbered_call_keeps_its_number_in_all_tries_and_a_repeated_call_gets_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = SimulatedClock()

@@ -94,8 +94,8 @@ def test_only_one_thread_spins(ends: tuple[socket.socket, socket.socket]) -> Non
 
     with spin_wait.AWAKE:
         assert awake_s(waiting, clock) == 0
-    found: list[float] = []
-    other = threading.Thread(target=lambda: found.append(awake_s(waiting, clock)))
+    seconds: list[float] = []
+    other = threading.Thread(target=lambda: seconds.append(awake_s(waiting, clock)))
     other.start()
     other.join()
-    assert found[0] > 0
+    assert seconds[0] > 0

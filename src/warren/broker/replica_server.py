@@ -393,8 +393,10 @@ class _Replica:
             role = "master" if node.master is not None else f"slave{own.replica}"
             broker = f"{own.shard}-{'m' if node.master is not None else f's{own.replica}'}"
             try:
-                topics = await node.watch.call(self._topic_counts)
-                await node.watch.call(self.registry.publish, own, role, broker, topics)
+                topics = await asyncio.to_thread(self._topic_counts)
+                # In steps, because votes about the lead wait for the same thread.
+                while not await node.watch.call(self.registry.publish, own, role, broker, topics):
+                    pass
             except RegistryError as error:
                 LOGGER.debug("the topics could not be published: %s", error)
 

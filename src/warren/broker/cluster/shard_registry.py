@@ -30,6 +30,8 @@ CLUSTER_VERSION: Final = 1
 WRITE_S: Final = 2.0
 """After so long without an answer the outcome of a compare-and-set is unknown."""
 TRIES_MAX: Final = 5
+PUBLISHED_MAX: Final = 300
+"""How many nodes for clients of MetaMorphosis one step writes: some hundredths of a second for a ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,9 @@ class ShardRegistry:
         self.living: dict[int, LivingReplica] = {}
         """The living replicas as `view` has seen them last."""
         self._published: dict[str, bytes] = {}
+        self._published_address = ""
+        self._parents: set[str] = set()
+        """Nodes that are there, and stay: those above the published ones."""
 
     # --- Founding ---
 
@@ -306,41 +311,84 @@ class ShardRegistry:
 
     # --- MetaMorphosis' nodes ---
 
-    def publish(self, own: LivingReplica, role: str, broker: str, topics: Mapping[str, int]) -> None:
+    def publish(self, own: LivingReplica, role: str, broker: str, topics: Mapping[str, int]) -> bool:
         """Keeps the nodes that clients of MetaMorphosis read: the address of this replica, and its topics.
 
         `role` is master or slave1, and `broker` 0-m or 0-s1. What an earlier call published and this one does not is
-        removed.
+        removed. Writes at most PUBLISHED_MAX nodes, so that calls about the lead do not wait for thousands of topics.
+        Returns False if there is more to publish now: then the caller calls again.
         """
+        nodes = self._topic_nodes(own, role, broker, topics)
+        changed = [path for path in self._published if path not in nodes]
+        changed += [path for path, data in nodes.items() if self._published.get(path) != data]
+        step = changed[:PUBLISHED_MAX]
+        if role == "master" and self._published_address != own.address:
+            self._publish_address(own)
+        self._make_parents([path for path in step if path in nodes])
+        if step and not self._replace_all(step, nodes):
+            for path in step:
+                self._replace(path, nodes)
+        is_refused = all(self._published.get(path) != nodes.get(path) for path in step)
+        return is_refused or len(changed) <= len(step)
+
+    def _topic_nodes(self, own: LivingReplica, role: str, broker: str, topics: Mapping[str, int]) -> dict[str, bytes]:
         paths = self.paths
-        address = f"meta://{own.address}".encode()
-        nodes = {paths.ids_of(self.shard, role): address}
+        nodes = {paths.ids_of(self.shard, role): _metaq_address(own)}
         for topic, partitions in topics.items():
             nodes[paths.topic_at("topics", topic, broker)] = str(partitions).encode()
             described = _json({"numParts": partitions, "broker": broker})
             nodes[paths.topic_at("topics-sub", topic, broker)] = described
             if role == "master":
                 nodes[paths.topic_at("topics-pub", topic, broker)] = described
-        gone = [path for path in self._published if path not in nodes]
-        new = [path for path, data in nodes.items() if self._published.get(path) != data]
-        if role == "master":
-            create_parents(self.registry, paths.ids(self.shard))
-            if not self._create(paths.ids(self.shard), address):
-                self.registry.write([Set(paths.ids(self.shard), address)])
-        for path in new:
-            create_parents(self.registry, path)
-        for path in gone:
-            self.registry.write([Delete(path)])
-            del self._published[path]
-        for path in new:
-            # A process of this replica that died may have left the node; its session ends later.
-            self.registry.write([Delete(path)])
-            if self.registry.write([Create(path, nodes[path], is_ephemeral=True)]).is_done:
-                self._published[path] = nodes[path]
+        return nodes
+
+    def _publish_address(self, own: LivingReplica) -> None:
+        path = self.paths.ids(self.shard)
+        create_parents(self.registry, path)
+        if not self._create(path, _metaq_address(own)):
+            self.registry.write([Set(path, _metaq_address(own))])
+        self._published_address = own.address
+
+    def _make_parents(self, paths: Sequence[str]) -> None:
+        """Makes the nodes above `paths` that are missing. They stay, so each is looked for only once."""
+        parents = {path.rpartition("/")[0] for path in paths} - self._parents
+        for above in {parent.rpartition("/")[0] for parent in parents}:
+            create_parents(self.registry, f"{above}/")
+            there = {f"{above}/{name}" for name in self.registry.children(above)}
+            missing = [parent for parent in parents - there if parent.startswith(f"{above}/")]
+            if missing and not self.registry.write([Create(parent) for parent in missing]).is_done:
+                # Another replica makes the same nodes at the same time.
+                for parent in missing:
+                    self._create(parent, b"")
+        self._parents |= parents
+
+    def _replace_all(self, paths: Sequence[str], nodes: Mapping[str, bytes]) -> bool:
+        """Makes the published nodes at `paths` like `nodes`, in one write. Returns False if nothing was changed."""
+        created = [Create(path, nodes[path], is_ephemeral=True) for path in paths if path in nodes]
+        published = [Delete(path) for path in paths if path in self._published]
+        # A process of this replica that died may have left all of the nodes; its session ends later.
+        for deleted in (published, [Delete(path) for path in paths]):
+            if self.registry.write([*deleted, *created]).is_done:
+                for path in paths:
+                    self._published.pop(path, None)
+                self._published.update((each.path, each.data) for each in created)
+                return True
+        return False
+
+    def _replace(self, path: str, nodes: Mapping[str, bytes]) -> None:
+        self.registry.write([Delete(path)])
+        self._published.pop(path, None)
+        if path in nodes and self.registry.write([Create(path, nodes[path], is_ephemeral=True)]).is_done:
+            self._published[path] = nodes[path]
+        elif path in nodes:
+            # Perhaps the node above it is gone. The next call looks for it.
+            self._parents.discard(path.rpartition("/")[0])
 
     def forget_published(self) -> None:
         """Notes that the session is another one, so that the ephemeral nodes are gone."""
         self._published.clear()
+        self._parents.clear()
+        self._published_address = ""
 
     def _create(self, path: str, data: bytes) -> bool:
         outcome: Outcome = self.registry.write([Create(path, data)])
@@ -383,6 +431,10 @@ def founders(
     if not is_enough:
         return ()
     return stored or there
+
+
+def _metaq_address(own: LivingReplica) -> bytes:
+    return f"meta://{own.address}".encode()
 
 
 def _epoch_of(data: bytes) -> int:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
+from math import ceil
+from typing import Any
 
 import pytest
 
 from warren.broker.cluster.overview import add_replica, elect_uncleanly, overview, remove_replica
 from warren.broker.cluster.paths import ClusterPaths, node_id
-from warren.broker.cluster.shard_registry import LivingReplica, ShardRegistry, ShardSettings, founders
+from warren.broker.cluster.shard_registry import PUBLISHED_MAX, LivingReplica, ShardRegistry, ShardSettings, founders
 from warren.errors import BadInput, MalformedState, WrongCluster
 from warren.registry.local import Fault, LocalEnsemble, LocalRegistry
+from warren.registry.registry import Delete, Reason, refused
 from warren.replication.shard_state import Proposal, ProposalOutcome
 
 ID = "6f0f1bb3-44a5-4a58-9b5f-0a5c7a0f6f3d"
@@ -325,6 +331,101 @@ def test_a_topic_that_is_deleted_is_not_published_any_more(shard: ShardRegistry)
     node = shard.registry.read("/warren/brokers/topics/orders/0-m")
     assert node is not None
     assert node.data == b"4"
+
+
+def publish_all(shard: ShardRegistry, replica: int, role: str, broker: str, topics: dict[str, int]) -> int:
+    """Publishes until all is published, and returns in how many steps."""
+    return next(step for step in count(1) if shard.publish(living(replica), role, broker, topics))
+
+
+def published(shard: ShardRegistry, broker: str) -> set[str]:
+    """Returns the topics that have a node of this broker in every tree that the master writes."""
+    registry = shard.registry
+    return {
+        topic
+        for topic in registry.children("/warren/brokers/topics")
+        if all(
+            broker in registry.children(f"/warren/brokers/{tree}/{topic}")
+            for tree in ("topics", "topics-sub", "topics-pub")
+        )
+    }
+
+
+def test_a_thousand_topics_are_published_in_steps_of_a_few_calls(
+    shard: ShardRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = {f"orders-{number}": 2 for number in range(1000)}
+    calls = Counter[str]()
+    for name in ("read", "children", "write"):
+        monkeypatch.setattr(shard.registry, name, counted(getattr(shard.registry, name), calls))
+
+    steps = publish_all(shard, 0, "master", "0-m", topics)
+
+    assert steps == ceil((3 * len(topics) + 1) / PUBLISHED_MAX)
+    assert calls.total() < 30 * steps
+    assert published(shard, "0-m") == {*topics}
+    calls.clear()
+    assert shard.publish(living(0), "master", "0-m", topics)
+    assert calls.total() == 0
+
+
+def counted(function: Callable[..., Any], calls: Counter[str]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        calls[function.__name__] += 1
+        return function(*arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("left", [{"orders": 2, "bills": 1}, {"orders": 2}, {"orders": 2, "carts": 1}])
+def test_nodes_that_a_dead_process_left_are_replaced(
+    ensemble: LocalEnsemble, shard: ShardRegistry, left: dict[str, int]
+) -> None:
+    dead, registry = session(ensemble)
+    publish_all(dead, 0, "master", "0-m", left)
+
+    publish_all(shard, 0, "master", "0-m", {"orders": 2, "bills": 1})
+
+    registry.close()
+    assert published(shard, "0-m") == {"orders", "bills"}
+
+
+def test_a_published_node_that_is_gone_already_does_not_stop_the_others(
+    ensemble: LocalEnsemble, shard: ShardRegistry
+) -> None:
+    publish_all(shard, 0, "master", "0-m", {"orders": 2, "bills": 1})
+    assert shard.registry.write([Delete("/warren/brokers/topics/bills/0-m")]).is_done
+
+    publish_all(shard, 0, "master", "0-m", {"orders": 3, "carts": 1})
+
+    assert published(shard, "0-m") == {"orders", "carts"}
+    assert shard.registry.children("/warren/brokers/topics-sub/bills") == []
+
+
+def test_nodes_that_cannot_be_written_are_left_for_the_next_call(
+    shard: ShardRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = {f"orders-{number}": 2 for number in range(PUBLISHED_MAX)}
+    with monkeypatch.context() as patch:
+        patch.setattr(shard.registry, "write", lambda changes, within_s=None: refused(0, Reason.MISSING))
+        assert shard.publish(living(0), "master", "0-m", topics)
+
+    publish_all(shard, 0, "master", "0-m", topics)
+
+    assert published(shard, "0-m") == {*topics}
+
+
+def test_nodes_are_published_again_in_a_new_session(ensemble: LocalEnsemble, shard: ShardRegistry) -> None:
+    publish_all(shard, 0, "master", "0-m", {"orders": 2})
+    registry = shard.registry
+    assert isinstance(registry, LocalRegistry)
+    for path in ("topics", "topics-sub", "topics-pub"):
+        assert registry.write([Delete(f"/warren/brokers/{path}/orders/0-m")]).is_done
+
+    shard.forget_published()
+    publish_all(shard, 0, "master", "0-m", {"orders": 2})
+
+    assert published(shard, "0-m") == {"orders"}
 
 
 def test_nodes_of_kafka_are_numbered_by_shard() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
@@ -38,8 +37,10 @@ from warren.replication.disk.log_facts import (
     read_index,
 )
 from warren.replication.disk.old_records import BlockMaps, read_ranges
+from warren.replication.disk.parallel_work import for_each
 from warren.replication.disk.replica import Differences, Ranges, StateDigests
 from warren.replication.disk.replicated_filesystem import ReplicatedFileSystem
+from warren.replication.disk.shipped_paths import shipped_paths
 from warren.replication.disk.state_changes import StateChanges
 from warren.replication.epochs import EPOCHS_PATH, Epochs
 from warren.storage.append.log_copy import COPY_VERSION, LogCopy
@@ -49,7 +50,6 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, File, FileSystem,
 INCARNATION_PATH: Final = "replication/incarnation"
 MASTER_PATH: Final = "replication/master"
 DIGESTS_MAX: Final = 1000
-SYNC_THREADS: Final = 8
 
 
 class ReplicaDirectory:
@@ -144,8 +144,8 @@ class ReplicaDirectory:
     def is_empty(self) -> bool:
         # A slave that died between CutLogs and KeepEpochs has logs, but no messages and no state.
         store_file = self._relative(store_paths.store_file(self.path))
-        state = [path for path in self._paths() if kind_of(path) is FileKind.STATE and path != store_file]
-        return not state and not any(self.tails().values())
+        state = (path for path in shipped_paths(self._filesystem, self.path) if kind_of(path) is FileKind.STATE)
+        return all(path == store_file for path in state) and not any(self.tails().values())
 
     def tails(self) -> dict[str, int]:
         return {name: copy.end for name, copy in self._copies.items()}
@@ -162,15 +162,15 @@ class ReplicaDirectory:
             self._remove_log(name)
             removed.note_removed_log(directory_of(name))
         removed.carry_out()
-        for name, end in cuts.items():
-            copy = self._copies.get(name)
-            if copy is None:
-                self._make_log(name)
-            elif first.get(name, 0) > min(end, copy.end):
+        new = [name for name in cuts if name not in self._copies]
+        for name, copy in self._copies.items():
+            end = cuts[name]
+            if first.get(name, 0) > min(end, copy.end):
                 copy.empty()
             else:
                 copy.cut(end)
                 copy.sync()
+        self._make_logs(new)
 
     def start_from_nothing(self) -> None:
         # The new incarnation comes first: the old one may be in the in-sync set, and must not lead an empty store.
@@ -198,20 +198,18 @@ class ReplicaDirectory:
 
     def write_state(self, contents: Mapping[str, bytes | None]) -> None:
         changes = StateChanges(self._filesystem, self.path)
+        logs = {directory_of(name): name for name in self._copies}
         for path, content in contents.items():
             if kind_of(path) is FileKind.INDEX:
                 # A log that only this replica has was removed when the logs were cut.
                 if content is not None:
-                    self._keep_facts(self._log_in(os.path.dirname(path)), Facts.parse(content))
+                    self._keep_facts(logs[os.path.dirname(path)], Facts.parse(content))
             elif content is None:
                 changes.add(FileGone(path))
             else:
                 changes.add(FileContent(path, content))
         changes.carry_out()
         self._durable.clear()
-
-    def _log_in(self, directory: str) -> str:
-        return next(name for name in self._copies if directory_of(name) == directory)
 
     def apply(self, items: Sequence[Item]) -> None:
         changes = StateChanges(self._filesystem, self.path)
@@ -223,9 +221,9 @@ class ReplicaDirectory:
             for name in touched:
                 self._copies[name].give_up()
             raise
-        self._sync_blocks(
-            block.file for name, is_synced in touched.items() if is_synced for block in self._copies[name].unsynced()
-        )
+        synced = [self._copies[name] for name, is_synced in touched.items() if is_synced]
+        files = [block.file for copy in synced for block in copy.unsynced()]
+        for_each(self._filesystem, lambda file: file.sync(), files)
         for name, is_synced in touched.items():
             self._copies[name].publish(is_synced=is_synced)
         for name in {item.log for item in items if isinstance(item, LogRange) and not item.size}:
@@ -280,22 +278,26 @@ class ReplicaDirectory:
             self._durable[path] = is_durable
         return is_durable
 
-    def _sync_blocks(self, files: Iterable[File]) -> None:
-        files = list(files)
-        if len(files) > 1 and self._filesystem is SYSTEM_FILE_SYSTEM:
-            with ThreadPoolExecutor(min(len(files), SYNC_THREADS)) as threads:
-                list(threads.map(lambda file: file.sync(), files))
-            return
-        for file in files:
-            file.sync()
+    def _make_logs(self, names: Sequence[str]) -> None:
+        """Makes logs that are not here. The files of those in new directories come first, written by threads."""
+        filesystem = self._filesystem
+        new = [name for name in names if not filesystem.exists(self._absolute(directory_of(name)))]
+        for_each(filesystem, lambda name: LogCopy.lay(self._log_path(name), filesystem, _extension(name)), new)
+        for name in new:
+            self._copies[name] = LogCopy(self._log_path(name), filesystem, self._clock)
+        for name in names:
+            if name not in self._copies:
+                self._make_log(name)
 
     def _make_log(self, name: str) -> None:
         directory = directory_of(name)
         others = [other for other in self._copies if directory_of(other) == directory]
         for other in others:
             self._remove_log(other)
-        extension = {"creator": "warren", CREATED_KEY: created_of(name)}
-        self._copies[name] = LogCopy.make(self._absolute(directory), self._filesystem, self._clock, extension)
+        self._copies[name] = LogCopy.make(self._log_path(name), self._filesystem, self._clock, _extension(name))
+
+    def _log_path(self, name: str) -> str:
+        return self._absolute(directory_of(name))
 
     def _keep_facts(self, name: str, facts: Facts) -> None:
         copy = self._copies[name]
@@ -376,9 +378,7 @@ class ReplicaDirectory:
     # --- Both ---
 
     def list_copy(self, after: str, paths: Sequence[str]) -> FileRows:
-        named = (
-            [path for path in paths if is_inside(path)] if paths else [each for each in self._paths() if each > after]
-        )
+        named = filter(is_inside, paths) if paths else shipped_paths(self._filesystem, self.path, after)
         rows: list[FileRow] = []
         for path in named:
             if len(rows) == ROWS_MAX:
@@ -439,21 +439,10 @@ class ReplicaDirectory:
 
     def _state(self, after: str = "") -> Iterator[tuple[str, bytes]]:
         """Yields each path after `after`, in order, with the content of the state file or the facts of the log."""
-        for path in self._paths():
-            content = self._content(path) if path > after else None
+        for path in shipped_paths(self._filesystem, self.path, after):
+            content = self._content(path)
             if content is not None:
                 yield path, content
-
-    def _paths(self) -> list[str]:
-        """Returns the paths of all state files and of the indexes of all logs, in order."""
-        paths = []
-        for directory, names in self._walk():
-            for name in names:
-                path = self._relative(os.path.join(directory, name))
-                is_shipped = kind_of(path) in (FileKind.STATE, FileKind.INDEX)
-                if is_shipped and not self._is_directory(os.path.join(directory, name)):
-                    paths.append(path)
-        return sorted(paths)
 
     def _walk(self) -> Iterator[tuple[str, list[str]]]:
         """Yields each directory that may hold files to ship, with the names in it."""
@@ -476,3 +465,8 @@ class ReplicaDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
+
+
+def _extension(name: str) -> dict[str, str]:
+    """Returns the extension with which the log of this name begins."""
+    return {"creator": "warren", CREATED_KEY: created_of(name)}

@@ -6,6 +6,7 @@ import os
 from typing import TypeAlias
 
 from warren.replication.changes import FileContent, FileGone, FilePatch
+from warren.replication.disk.parallel_work import for_each
 from warren.storage.disk.filesystem import FileSystem, replace_file
 
 StateChange: TypeAlias = FileContent | FilePatch | FileGone
@@ -58,22 +59,32 @@ class StateChanges:
     def carry_out(self) -> None:
         """Carries out the changes of each file, and syncs it."""
         directories, self._emptied = self._emptied, set()
-        for path, changes in self._changes.items():
-            absolute, first = self._absolute(path), changes[0]
-            if isinstance(first, FileGone) and len(changes) == 1:
-                if self._filesystem.exists(absolute):
-                    self._filesystem.remove(absolute)
-                    directories.add(os.path.dirname(absolute))
-            elif isinstance(first, FilePatch) and self._filesystem.exists(absolute):
-                self._patch(absolute, changes)
-            else:
-                self._filesystem.make_directory(os.path.dirname(absolute))
-                replace_file(self._filesystem, absolute, self.content(path) or b"")
+        removed = for_each(self._filesystem, self._carry_out, self._changes)
+        directories.update(os.path.dirname(path) for path in removed if path)
         for directory in sorted(directories, reverse=True):
             if self._filesystem.exists(directory):
                 self._filesystem.sync_directory(directory)
                 self._prune(directory)
         self._changes.clear()
+
+    def _carry_out(self, path: str) -> str:
+        """Carries out the changes of one file. Returns its absolute path if they removed it, otherwise nothing.
+
+        Threads do this for several files at the same time.
+        """
+        changes, absolute = self._changes[path], self._absolute(path)
+        first, is_there = changes[0], self._filesystem.exists(absolute)
+        if isinstance(first, FileGone) and len(changes) == 1:
+            if not is_there:
+                return ""
+            self._filesystem.remove(absolute)
+            return absolute
+        if isinstance(first, FilePatch) and is_there:
+            self._patch(absolute, changes)
+        else:
+            self._filesystem.make_directory(os.path.dirname(absolute))
+            replace_file(self._filesystem, absolute, self.content(path) or b"")
+        return ""
 
     def _patch(self, path: str, changes: list[StateChange]) -> None:
         file = self._filesystem.open(path, writable=True)

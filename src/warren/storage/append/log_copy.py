@@ -14,7 +14,7 @@ from warren.storage.append.recovery import MAX_BLOCK_COUNT_DEFAULT, cut, recover
 from warren.storage.append.writer import QueueWriter
 from warren.storage.disk import paths
 from warren.storage.disk.block import Block, BlockHeader
-from warren.storage.disk.filesystem import FileSystem
+from warren.storage.disk.filesystem import FileSystem, replace_file
 from warren.storage.disk.index import Blocks, Index, index_bytes, with_first
 from warren.storage.disk.log_files import LogFiles
 from warren.storage.disk.open_files import process_residents
@@ -66,6 +66,12 @@ class LogCopy:
         if self.index.visible is None:
             # What a master had published before it ended.
             self.index.visible = self.end
+
+    @staticmethod
+    def lay(directory: str, filesystem: FileSystem, extension: Mapping[str, str]) -> None:
+        """Makes the files of an empty log in a directory that does not exist. Any thread, for different directories."""
+        filesystem.make_directory(directory)
+        replace_file(filesystem, paths.index_path(directory), _empty_index(extension, 0, filesystem.boot_id()))
 
     @classmethod
     def make(cls, directory: str, filesystem: FileSystem, clock: Clock, extension: Mapping[str, str]) -> LogCopy:

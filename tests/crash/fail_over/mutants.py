@@ -16,7 +16,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a slave acknowledges what it has not synced",
-        [Edit("replica_directory.py", r"for file in files:\s+file\.sync\(\)", "pass")],
+        [Edit("replica_directory.py", r"lambda file: file\.sync\(\)", "lambda file: None")],
         ["fail-overs"],
         within="replication",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -301,7 +302,8 @@ class DeadLetters:
         return [(source, self._topic.partition(source).end) for source in sources]
 
     def _decide(self, redrive: Redrive, letters: Sequence[Message]) -> None:
-        id = uuid.uuid4().hex
+        id, sources = uuid.uuid4().hex, Counter(map(_source_partition, letters))
+        redrive = redrive._replace(counts=[sources[partition] for partition, _ in redrive.since])
         with self._ledger.changing():
             self._ledger.add("redrive", {"id": id, "redrive": redrive})
         self._put_back(id, redrive, letters)
@@ -325,14 +327,16 @@ class DeadLetters:
         # The intent must be on disk before the records that it announces.
         self._ledger.sync()
         marker = bytes.fromhex(id)
-        for partition, since in redrive.since:
+        for place, (partition, since) in enumerate(redrive.since):
             source = self._topic.partition(partition)
             messages = [
                 letter._replace(headers=_without_ours(letter.headers))
                 for letter in letters
                 if _source_partition(letter) == partition
             ]
-            append_once(source, _batch(messages), marker, since, id_of=lambda row: f"{id}-{row}")
+            # Retention removes the first letters, so those that are left are the last ones of the decision.
+            retired = 0 if redrive.counts is None else redrive.counts[place] - len(messages)
+            append_once(source, _batch(messages), marker, since, first_row=retired, id_of=lambda row: f"{id}-{row}")
             source.sync()
         self._done("redriven", id)
 

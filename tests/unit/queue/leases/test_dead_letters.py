@@ -572,6 +572,28 @@ def stop_after_part(monkeypatch: pytest.MonkeyPatch, written_max: int) -> None:
     monkeypatch.setattr(Log, "append_many", stopping)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_putting_back_that_is_finished_later_omits_no_letter_if_letters_were_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    bench = Bench(tmp_path, partitions=1, version=version)
+    for _ in range(80):
+        bench.topic.put(b"same")
+    dead = bench.store.topic("orders.dead", 1, durability="os", block_size=4096)
+    group = bench.group(attempts_max=1)
+    fail(group)
+    letters = dead.partition(0)
+    with monkeypatch.context() as patch:
+        stop_after_part(patch, 3)
+        with pytest.raises(Stopped):
+            group.redrive()
+    assert letters.retire(before=70) > 3
+
+    bench.group(bench.open(), attempts_max=1).redrive()
+
+    assert bench.topic.partition(0).end == 80 + 3 + (80 - letters.first)
+
+
 def test_a_message_that_cannot_be_buried_does_not_block_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.topic.put(b"a", partition=0)
     group = bench.group(attempts_max=1)

@@ -12,10 +12,14 @@ import warren
 from tests.support.broken_batches import broken_batch, same_delta_batch
 from tests.support.broker.calls import Caller
 from tests.support.broker.http import Http, running_http
+from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import WAIT_S
 from warren.broker.kafka.errors import Code
+from warren.protocol.native.calls import positions_of, wire_positions
+from warren.protocol.native_messages import ReadRequest
 from warren.storage import START
+from warren.storage.format.kafka_batch import pack_kafka
 
 GOOD = batch_of([(None, b"good", [])])
 
@@ -52,6 +56,36 @@ def test_every_call_of_a_client_passes_over_unreadable_batches(served: Http) -> 
         assert (log.at(4), numbers(log.last(2))) == (None, [6])
         assert [row for batch in log.scan() for row in batch.column("number").to_pylist()] == [0, 1, 2, 6]
         assert numbers(topic.broadcast(start=START, wait=0.0)) == [0, 1, 2, 6]
+
+
+@pytest.mark.parametrize("readable", [0, 3])
+def test_a_read_backwards_over_the_network_ends_if_the_first_messages_cannot_be_read(
+    tmp_path: Path, readable: int
+) -> None:
+    with running_broker(tmp_path / "data") as running, warren.connect(running.address, timeout=WAIT_S) as store:
+        here = running.broker.store.topic("orders").partition(0)
+        here.append_packed([pack_kafka(broken_batch())])
+        for _ in range(readable):
+            here.append(b"good")
+
+        answer = store.calls.call(ReadRequest("orders", wire_positions({0: 2}), is_backwards=True, limit=100))
+
+        assert positions_of(answer.positions) == {0: -1}
+        assert numbers(store.topic("orders").partition(0).backwards()) == [5, 4, 3][:readable]
+
+
+def test_a_read_backwards_over_the_network_ends_if_messages_are_retired_during_it(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as running, warren.connect(running.address, timeout=WAIT_S) as store:
+        here = running.broker.store.topic("orders").partition(0)
+        here.append_many([b"%d" % number for number in range(1000)])
+        reading = store.topic("orders").partition(0).backwards()
+
+        first = next(reading)
+        here.retire(before=900, exactly=True)
+        answer = store.calls.call(ReadRequest("orders", wire_positions({0: 899}), is_backwards=True, limit=100))
+
+        assert positions_of(answer.positions) == {0: -1}
+        assert [first.number, *numbers(reading)] == list(range(999, 743, -1))
 
 
 def test_http_passes_over_unreadable_batches_and_the_metrics_count_them(served: Http) -> None:

@@ -44,6 +44,7 @@ from warren.broker.services.status import StatusCache
 from warren.broker.services.topics import Topics
 from warren.broker.services.turns import Turns
 from warren.broker.settings import BrokerLimits, BrokerSettings
+from warren.errors import StorageFull
 from warren.queue.topic import Topic
 from warren.transaction.store import Store
 from warren.transaction.transaction import Transaction
@@ -84,8 +85,10 @@ class Broker:
         self.budget = MemoryBudget(limits.memory_size_max)
         self.read_memory = ReadMemory(self.budget, self.in_thread)
         self.long_polls = LongPolls(tasks)
+        self.advertised = "", 0
+        self.leadership: Leadership = leadership or Alone(lambda: self.advertised)
         refusal = None if leadership is None else leadership.refusal_of_puts
-        self.append_queue = AppendQueue(self.long_polls.ring, self.metrics, refusal)
+        self.append_queue = AppendQueue(self.long_polls.ring, self.metrics, refusal, self.leadership.note_full_disk)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = TransactionalProducers(self)
         self.coordinator, self.positions = GroupCoordinator(store, self.in_thread, tasks, self.budget), PositionStore()
@@ -104,8 +107,6 @@ class Broker:
         self.quotas = Quotas(quotas, settings.quotas, store.clock.steady_s)
         self.allotment = Allotment(store, self.quotas, limits, self.in_thread)
         tasks.create_task(self._watch_quotas())
-        self.advertised = "", 0
-        self.leadership: Leadership = leadership or Alone(lambda: self.advertised)
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
         self.progress = ProgressWatch(self.connections, limits.stalled_s_max, self._recount)
@@ -223,7 +224,11 @@ class Broker:
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Calls `work` in a thread, for work that waits for the disk, and returns its result."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
+        try:
+            return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
+        except StorageFull:
+            self.leadership.note_full_disk()
+            raise
 
     async def opened_topic(self, name: str) -> Topic:
         """Returns the topic `name`. Raises NoSuchTopic if it does not exist.

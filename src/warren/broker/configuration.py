@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from warren.broker.cluster.settings import CLUSTER_SETTINGS, ClusterSettings
+from warren.broker.net.places import is_any_address, is_loopback
 from warren.broker.quotas.entities import KEYS as QUOTA_KEYS
 from warren.broker.settings import BROKER_LIMITS, BROKER_SETTINGS, BrokerLimits, BrokerSettings, ShownKey
 from warren.errors import BadConfiguration, BadInput
@@ -141,6 +142,18 @@ class Configuration:
         """Returns the host and port that clients connect to; None means the address that the broker listens on."""
         text = self["broker.advertise"]
         return parse_address(text) if text else None
+
+    def http_url(self, host: str) -> str:
+        """Returns where other machines reach the HTTP port of a broker at `host`; empty if they may not, or not surely.
+
+        That is so if HTTP is for this machine only and the broker is not, or if its port is any free one.
+        """
+        listens_at, port = self["http.host"], self["http.port"]
+        if not port or is_any_address(host) or (is_loopback(listens_at) and not is_loopback(host)):
+            return ""
+        name = host if is_loopback(listens_at) or is_any_address(listens_at) else listens_at
+        scheme = "https" if self["tls.certificate"] else "http"
+        return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
 
 
 def _excerpt(value: Any) -> str:

@@ -203,6 +203,7 @@ class _Replica:
                 is_power_safe=self._disk.is_power_safe,
                 rack=self.cluster.rack or None,
                 slave_group=self.cluster.slave_group,
+                http="" if self._side_server is NO_SIDE_SERVER else self.configuration.http_url(host),
                 tls=self.security.to_others,
                 user=self._user(id),
             )

@@ -20,7 +20,7 @@ from warren.broker.broker import Broker
 from warren.broker.configuration import Configuration
 from warren.broker.dispatch import answer
 from warren.broker.net.connection import Connection
-from warren.broker.net.malloc import MemoryTrimmer, keep_memory
+from warren.broker.net.malloc import MemoryTrimmer
 from warren.broker.net.places import BROKER_BACKLOG, is_loopback
 from warren.broker.net.tasks import BackgroundTasks
 from warren.broker.net.tls_listener import Reserve, TlsListener, bound_sockets
@@ -94,7 +94,6 @@ def settle_down() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
-    keep_memory()
     # Otherwise a thread that has synced waits until the event loop has answered every request before it.
     sys.setswitchinterval(SWITCH_S)
 

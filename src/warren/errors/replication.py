@@ -42,15 +42,19 @@ class MalformedState(ReplicationError):
 
 
 class NotMaster(ReplicationError):
-    """This replica does not lead the shard. `address` is that of the master, or empty if none is known."""
+    """This replica does not lead the shard. `address` is that of the master, or empty if none is known.
+
+    `location` is where the master answers the same request over HTTP; empty if it does not, or this is no such request.
+    """
 
     code = "not_master"
     retryable = True
+    location = ""
 
-    def __init__(self, shard: int, epoch: int, address: str) -> None:
+    def __init__(self, shard: int, epoch: int, address: str, location: str = "") -> None:
         who = f"its master is {address}" if address else "it has no master now"
         super().__init__(f"this broker does not lead shard {shard}; in epoch {epoch} {who}")
-        self.shard, self.epoch, self.address = shard, epoch, address
+        self.shard, self.epoch, self.address, self.location = shard, epoch, address, location
 
 
 class NotEnoughReplicas(ReplicationError):

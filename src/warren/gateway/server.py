@@ -251,7 +251,7 @@ class Gateway:
         """
         access.check_place(head)
         if match.route.refusal is not None:
-            raise match.route.refusal()
+            raise match.route.refusal(head.target)
         if match.route.is_free:
             return self._finish(
                 match.route, HttpRequest(broker=self._broker, peer=access.stranger(head), row=match.route.row), head

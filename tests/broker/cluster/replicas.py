@@ -22,6 +22,7 @@ from warren.registry.local import LocalEnsemble, LocalRegistry
 from warren.replication.time_limits import TimeLimits
 from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 
+NO_URLS: Final[Mapping[int, str]] = MappingProxyType({})
 NO_USERS: Final[Mapping[int, ReplicaUser]] = MappingProxyType({})
 CLUSTER = "0b5ad4a6-7c6d-4d8c-9a55-2f6f6b0f2c11"
 TIMING = TimeLimits(lease_s=0.3, lag_s=0.6, answer_s=0.4, retry_s=0.05, turn_s=0.05, unreached_s=0.8, refuse_s=0.3)
@@ -53,6 +54,7 @@ class Process:
             session_s=1.0,
             is_power_safe=True,
             user=self.shard.users.get(self.replica),
+            http=self.shard.urls.get(self.replica, ""),
         )
         self.node = ReplicaNode(setup, self.disk, ShardRegistry(self.session, ClusterPaths(), 0), self)
         self.host = ReplicaHost(
@@ -96,12 +98,18 @@ class Shard:
     """The replicas, by number."""
 
     def __init__(
-        self, path: Any, tasks: asyncio.TaskGroup, settings: ShardSettings, users: Mapping[int, ReplicaUser]
+        self,
+        path: Any,
+        tasks: asyncio.TaskGroup,
+        settings: ShardSettings,
+        users: Mapping[int, ReplicaUser],
+        urls: Mapping[int, str],
     ) -> None:
         self.path, self.tasks, self.settings, self.users = path, tasks, settings, users
         self.ensemble = LocalEnsemble()
         self.disks = {replica: FakeReplica(f"disk {replica}") for replica in (*settings.replicas, *settings.observers)}
         self.processes: dict[int, Process] = {}
+        self.urls = urls
         self.registry = ShardRegistry(self.ensemble.connect(), ClusterPaths(), 0)
         self.registry.found_cluster(CLUSTER)
         self.registry.found_shard(settings)
@@ -141,16 +149,17 @@ async def with_shard(
     min_insync: int = 2,
     users: Mapping[int, ReplicaUser] = NO_USERS,
     observers: Sequence[int] = (),
+    urls: Mapping[int, str] = NO_URLS,
 ) -> None:
     """Runs a shard with all of its replicas started but the observers, and a scenario with it.
 
-    Replicas log in if they have `users`.
+    Replicas log in if they have `users`. They say that they serve HTTP at `urls`.
     """
     failure: BaseException | None = None
     settings = ShardSettings(replicas=tuple(replicas), observers=tuple(observers), min_insync=min_insync)
     try:
         async with BackgroundTasks() as tasks:
-            shard = Shard(path, tasks, settings, users)
+            shard = Shard(path, tasks, settings, users, urls)
             try:
                 await shard.start(*replicas)
                 await scenario(shard)

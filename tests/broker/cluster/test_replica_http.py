@@ -164,6 +164,27 @@ def test_other_requests_to_a_slave_are_refused_with_the_address_of_the_master(
     asyncio.run(with_shard(tmp_path, scenario))
 
 
+@pytest.mark.parametrize("target", ["/", "/v1/topics/a%2Db/messages?limit=3&tag=x"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_other_requests_to_a_slave_are_sent_to_the_http_port_of_the_master(
+    tmp_path: Path, method: str, target: str
+) -> None:
+    async def scenario(shard: Shard) -> None:
+        master, slave = await slave_of(shard)
+        async with followed(slave) as port:
+            sent = await port.ask(target, method)
+
+        if (method, target) == ("POST", "/"):
+            assert sent.status == 405
+            return
+        assert (sent.status, sent.headers["Location"]) == (307, f"http://h{master.replica}:8080{target}")
+        assert "Retry-After" not in sent.headers
+        if method != "HEAD":
+            assert (sent.document["code"], sent.document["status"]) == ("not_master", 307)
+
+    asyncio.run(with_shard(tmp_path, scenario, urls={each: f"http://h{each}:8080" for each in range(3)}))
+
+
 def test_an_observer_is_ready_when_it_has_caught_up(tmp_path: Path) -> None:
     async def scenario(shard: Shard) -> None:
         master = await shard.master()
@@ -350,6 +371,9 @@ def test_each_replica_of_a_cluster_serves_http_in_its_role(tmp_path: Path, zooke
 
         until_within(lambda: all(role(each) == (200, "slave") for each in ports if each != first))
         until_within(lambda: role(first) == (200, "master"))
+        slave = next(each for each in ports if each != first)
+        sent = reply_of(ports[slave], "/v1/topics?")
+        assert (sent.status, sent.headers["Location"]) == (307, f"http://{HOST}:{ports[first]}/v1/topics")
         os.kill(cluster.replicas[first].child, signal.SIGKILL)
         second = cluster.master(2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 import warren
 from tests.support.broker.calls import Caller
-from tests.support.broker.http import Http, running_http
+from tests.support.broker.http import Http, running_http, until
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.kafka.errors import Code
+from warren.broker.quotas.allotment import Allotment
 from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.client.store import connect
 from warren.errors import LimitReached, QuotaExceeded
@@ -177,3 +179,31 @@ def test_topics_are_made_and_deleted_at_the_rate_of_a_quota(tmp_path: Path) -> N
     assert older == Code.NONE
     assert over_http.problem == (429, "quota_exceeded")
     assert names == ["a", "c"]
+
+
+def test_of_several_requests_that_create_one_topic_at_the_same_time_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    mutate = Allotment._mutate
+
+    def counted(allotment: Allotment, *args: Any, **options: Any) -> None:
+        checked.append("checked")
+        mutate(allotment, *args, **options)
+
+    monkeypatch.setattr(Allotment, "_mutate", counted)
+    with (
+        running_http(tmp_path / "data") as served,
+        Caller(served.running) as first,
+        Caller(served.running) as second,
+        ThreadPoolExecutor() as threads,
+    ):
+        with served.broker.allotment._mutex:
+            over_http = [threads.submit(served.ask, "POST", "/v1/topics", {"topic": "same"}) for _ in range(2)]
+            over_kafka = [threads.submit(created, caller, "same") for caller in (first, second)]
+            until(lambda: len(checked) == 4)
+        statuses = [each.result().status for each in over_http]
+        codes = [each.result()[0] for each in over_kafka]
+
+    outcomes = sorted(str(each) for each in (*statuses, *codes))
+    assert outcomes in (["201", "36", "36", "409"], ["0", "36", "409", "409"])

@@ -52,6 +52,28 @@ def test_a_flag_wins_over_the_environment_and_the_environment_over_the_file(tmp_
 
 
 @pytest.mark.parametrize(
+    ("listens_at", "host", "certificate", "url"),
+    [
+        ("0.0.0.0", "a", "", "http://a:8080"),
+        ("::", "fd00::1", "", "http://[fd00::1]:8080"),
+        ("", "a", "broker.pem", "https://a:8080"),
+        ("10.0.0.1", "a", "", "http://10.0.0.1:8080"),
+        ("127.0.0.1", "a", "", ""),
+        ("127.0.0.1", "localhost", "", "http://localhost:8080"),
+        ("0.0.0.0", "0.0.0.0", "", ""),
+    ],
+)
+def test_the_url_of_http_is_one_that_other_machines_reach(
+    listens_at: str, host: str, certificate: str, url: str
+) -> None:
+    flags = {"http.host": listens_at, "tls.certificate": certificate}
+
+    assert read_configuration(None, {}, {**flags, "http.port": 8080}).http_url(host) == url
+    assert read_configuration(None, {}, {**flags, "http.port": 0}).http_url(host) == ""
+    assert read_configuration(None, {}, flags).http_url(host) == ""
+
+
+@pytest.mark.parametrize(
     ("text", "variables", "sentence"),
     [
         ("[broker]\nprot = 1", {}, "there is no key 'broker.prot'; did you mean 'broker.port'?"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import warren
+from tests.support.broker.process import served_store
 from warren.broker.net.malloc import anonymous_size
 
 PAGE_SIZE = 4096
@@ -37,6 +41,26 @@ def test_the_memory_of_a_request_is_reused_by_the_next() -> None:
     if is_kept == "False":
         pytest.skip("this C library has no mallopt")
     assert int(faults) < (1 << 20) // PAGE_SIZE
+
+
+HEAP_SIZE = 64 << 20
+"""glibc gives each heap but the first one so much of the address space, at a multiple of it."""
+
+
+def test_the_threads_of_a_broker_share_one_heap(tmp_path: Path) -> None:
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or not hasattr(ctypes.CDLL(None), "mallopt"):
+        pytest.skip("this system has no list of mappings, or its C library no mallopt")
+
+    with served_store(tmp_path / "data") as served, warren.connect(served.address) as store:
+        topic = store.topic("orders")
+        topic.put_many([b"body"] * 1000)
+        assert sum(batch.num_rows for batch in topic.partition(0).scan()) == 1000
+        lines = Path(f"/proc/{served.process.pid}/maps").read_text().splitlines()
+
+    places = [line.split() for line in lines]
+    unnamed = [place[0] for place in places if place[1] == "rw-p" and len(place) == 5]
+    assert [each for each in unnamed if int(each.partition("-")[0], 16) % HEAP_SIZE == 0] == []
 
 
 BURST = """

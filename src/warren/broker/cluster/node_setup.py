@@ -85,6 +85,7 @@ class NodeSetup:
     is_power_safe: bool
     rack: str | None = None
     slave_group: str = ""
+    http: str = ""
     tls: ssl.SSLContext | None = None
     user: ReplicaUser | None = None
     """As which replicas log in to each other; None if they need not."""
@@ -103,4 +104,5 @@ class NodeSetup:
             is_empty=is_empty,
             rack=self.rack,
             slave_group=self.slave_group,
+            http=self.http,
         )

@@ -89,10 +89,13 @@ class RegistryWatch:
         master, own = self.living_master(), self._owner.own
         return None if master is None or own is None or master.replica == own.replica else master
 
-    def not_master(self) -> NotMaster:
-        """Returns the error that says who leads."""
+    def not_master(self, target: str = "") -> NotMaster:
+        """Returns the error that says who leads. `target` are path and query of the request, if it came over HTTP."""
         master, epoch = self.other_master(), 0 if self.view is None else self.view.state.epoch
-        return NotMaster(self.registry.shard, epoch, "" if master is None else master.address)
+        if master is None:
+            return NotMaster(self.registry.shard, epoch, "")
+        location = master.http + target if master.http and target else ""
+        return NotMaster(self.registry.shard, epoch, master.address, location)
 
     # --- Reading ---
 

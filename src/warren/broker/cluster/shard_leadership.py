@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from warren.broker.cluster.full_disk import FullDisk
 from warren.broker.cluster.node import NO_REPLICA, ReplicaNode
 from warren.broker.cluster.paths import node_id
 from warren.broker.security.replica_user import ReplicaUser
@@ -18,6 +19,7 @@ class ShardLeadership:
 
     def __init__(self, replica: ReplicaNode) -> None:
         self.replica = replica
+        self._full_disk = FullDisk(replica)
 
     def silent_ms(self, replica: int) -> int:
         """Returns for how long a slave has sent no fetch; -1 if it has not joined, or this replica does not lead."""
@@ -98,6 +100,9 @@ class ShardLeadership:
         if master.promotion is Promotion.SERVING and master.is_short_of_replicas(now):
             return NotEnoughReplicas(len(master.insync.members), master.insync.min_insync)
         return self.replica.watch.not_master()
+
+    def note_full_disk(self) -> None:
+        self._full_disk.refused()
 
     def refusal_of_ends(self) -> WarrenError | None:
         master = self.replica.master

@@ -99,6 +99,8 @@ class LivingReplica:
     rack: str | None = None
     slave_group: str = ""
     software: str = ""
+    http: str = ""
+    """Where clients reach its HTTP port, such as `http://a:8080`; empty if it has none that they reach."""
 
     @property
     def identity(self) -> Identity:

@@ -30,6 +30,7 @@ from warren.errors import (
     SyncFailed,
     TooLarge,
     TooMany,
+    TopicExists,
     UnsupportedByVersion,
 )
 from warren.protocol.wire_struct import WireStruct
@@ -126,6 +127,7 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (NotEnoughReplicas, Code.NOT_ENOUGH_REPLICAS),
     (NoSuchTopic, Code.UNKNOWN_TOPIC_OR_PARTITION),
     (NoSuchPartition, Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (TopicExists, Code.TOPIC_ALREADY_EXISTS),
     (GONE, Code.UNKNOWN_TOPIC_OR_PARTITION),
     (NoSuchGroup, Code.GROUP_ID_NOT_FOUND),
     (NumberRetired, Code.OFFSET_OUT_OF_RANGE),

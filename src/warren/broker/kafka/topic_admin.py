@@ -10,7 +10,7 @@ from warren.broker.kafka.configs import settings_of, topic_rows
 from warren.broker.kafka.errors import Code, code_of
 from warren.broker.net.request import Call
 from warren.broker.services.topics import NO_ID
-from warren.errors import BadInput, WarrenError
+from warren.errors import BadInput, TopicExists, WarrenError
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.kafka_messages import (
     CreatePartitionsRequest,
@@ -52,7 +52,7 @@ async def _created(call: Call, row: CreateTopicsRequestTopic, *, is_tried_only: 
 
     try:
         if store.has_topic(name):
-            return failed(Code.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
+            raise TopicExists(name)
         if row.replication_factor not in REPLICAS or any(len(part.broker_ids) != 1 for part in row.assignments):
             return failed(Code.INVALID_REPLICATION_FACTOR, "there is one broker, and each partition exists once")
         partitions = len(row.assignments) or row.num_partitions
@@ -63,7 +63,9 @@ async def _created(call: Call, row: CreateTopicsRequestTopic, *, is_tried_only: 
         if is_tried_only:
             return CreateTopicsResponseTopic(name, num_partitions=chosen.partitions, replication_factor=1)
         is_strict = call.version >= STRICT_FROM[ApiKey.CREATE_TOPICS]
-        topic = await call.broker.allotment.make(call, name, chosen.partitions, settings, is_strict=is_strict)
+        topic = await call.broker.allotment.make(
+            call, name, chosen.partitions, settings, is_strict=is_strict, must_be_new=True
+        )
     except BadInput as error:
         code = code_of(error)
         return failed(Code.INVALID_CONFIG if code is Code.INVALID_REQUEST else code, call.client_message(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.native.call import Call
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 BACKWARDS_MAX: Final = 256
 NO_END: Final = -1
+NOTHING_BELOW: Final = -1
+"""The position after a read backwards that has reached the first message."""
 SCAN_PIECE_SIZE_MAX: Final = 2 * NATIVE_ANSWER_SIZE_TARGET
 """A record batch of more bytes is cut, so that an answer of a scan does not become too large for its client."""
 SCAN_OVERHEAD_MAX: Final = 256 << 10
@@ -115,19 +117,23 @@ def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: T
 
 
 def _backwards(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> ReadResponse:
-    """Returns up to `limit` messages from the number down, of about `size` bytes, that match the filter."""
+    """Returns up to `limit` messages from the number down, of about `size` bytes, that match the filter.
+
+    The position to continue from is NOTHING_BELOW once no message is left, even if the lowest numbers are in batches
+    that cannot be read, or were retired: a client that continues from there would ask without end.
+    """
     ((partition, number),) = list(positions.items())[:1] or [(0, 0)]
     log = topic.partition(partition)
     messages: list[Message] = []
-    following = min(number, log.end - 1)
+    following = NOTHING_BELOW
     if number >= log.first:
-        for message in islice(log.backwards(number), limit):
-            following = message.number - 1
+        for count, message in enumerate(log.backwards(number), 1):
             if tag is None or tag.matches(message.tag):
                 messages.append(message)
                 size -= len(message.body)
-                if size <= 0:
-                    break
+            if size <= 0 or count >= limit:
+                following = message.number - 1
+                break
     return _answer(topic, messages, {partition: following})
 
 

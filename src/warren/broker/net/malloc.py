@@ -35,7 +35,10 @@ STATM: Final = "/proc/self/statm"
 
 
 def keep_memory() -> bool:
-    """Keeps up to BROKER_HEAP_KEPT_SIZE_MAX free bytes from now on. Returns False if the C library cannot do that."""
+    """Keeps up to BROKER_HEAP_KEPT_SIZE_MAX free bytes from now on. Returns False if the C library cannot do that.
+
+    Threads that started before may have heaps of their own, which later threads share.
+    """
     set_option = _function("mallopt")
     if set_option is None:
         return False

@@ -152,6 +152,14 @@ class ConnectionPlaces(Generic[T]):
         return None if self._per_address_max is None or is_loopback(host) else self._per_address_max
 
 
+def is_any_address(host: str) -> bool:
+    """Returns whether a server that listens on `host` is reached by every address of its machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Returns whether only this machine reaches `host`."""
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from warren.broker.quotas.entities import MUTATIONS, PARTITIONS, TOPICS
 from warren.broker.security.peer import ANONYMOUS
-from warren.errors import LimitReached, QuotaExceeded
+from warren.errors import LimitReached, QuotaExceeded, TopicExists
 from warren.queue.state import paths
 from warren.queue.state.json_file import read_json
 
@@ -68,19 +68,26 @@ class Allotment:
         settings: Mapping[str, Any] | None = None,
         *,
         is_strict: bool = True,
+        must_be_new: bool = False,
     ) -> Topic:
         """Returns the topic `name`, and creates it for the user if it does not exist.
 
         Raises LimitReached if there would be too many. If the user has recently made too many, raises QuotaExceeded if
-        `is_strict`, and otherwise throttles the client.
+        `is_strict`, and otherwise throttles the client. With `must_be_new` raises TopicExists if the topic exists: of
+        several such requests at the same time, one creates it.
         """
         values = dict(settings or {})
         if self._store.has_topic(name):
+            if must_be_new:
+                raise TopicExists(name)
             return await self._in_thread(self._store.topic, name, partitions, **values)
         count = self._store.new_settings(partitions, values).partitions
         self._mutate(requester, count, is_strict=is_strict)
 
         def make() -> Topic:
+            # Another request may have created it since the check above.
+            if must_be_new and self._store.has_topic(name):
+                raise TopicExists(name)
             return self._store.topic(name, partitions, **values)
 
         return await self._more(requester, name, count, make)

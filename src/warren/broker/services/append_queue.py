@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from warren.broker.services.metrics import Metrics
-from warren.errors import StoreBusy, WarrenError
+from warren.errors import StorageFull, StoreBusy, WarrenError
 from warren.message import Receipt
 from warren.storage import Log
 from warren.storage.append.append import numbers_of
@@ -45,10 +45,12 @@ class AppendQueue:
         on_append: Callable[[Log], None],
         metrics: Metrics,
         refusal: Callable[[], WarrenError | None] | None = None,
+        on_full_disk: Callable[[], None] | None = None,
     ) -> None:
         self._on_append, self._metrics = on_append, metrics
         self._refusal = refusal
         """Returns why no put is taken now, if another broker may lead; None if this one serves alone."""
+        self._on_full_disk = on_full_disk
         self._waiting: dict[Log, list[QueuedPut]] = {}
         """The puts that wait for the running hop to a thread, for each log that has one."""
         self.waiting_count = 0
@@ -156,6 +158,8 @@ class AppendQueue:
             del self._waiting[log]
         failed = sum(isinstance(outcome, BaseException) for outcome in outcomes)
         self._metrics.commits_failed += bool(failed)
+        if self._on_full_disk is not None and any(isinstance(outcome, StorageFull) for outcome in outcomes):
+            self._on_full_disk()
         if failed < len(batch):
             self._metrics.puts += len(batch) - failed
             self._metrics.commit_puts.add(len(batch) - failed)

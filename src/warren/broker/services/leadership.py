@@ -108,6 +108,10 @@ class Leadership(Protocol):
         """Returns why no put may be taken now; None if puts are taken."""
         ...
 
+    def note_full_disk(self) -> None:
+        """Takes the event that a request was refused because the disk of this broker is full."""
+        ...
+
     def refusal_of_ends(self) -> WarrenError | None:
         """Returns why no end of a log or position of a group may be given now; None if no other broker can lead yet.
 
@@ -149,6 +153,8 @@ class Alone:
 
     def refusal_of_puts(self) -> WarrenError | None:
         return None
+
+    def note_full_disk(self) -> None: ...
 
     def refusal_of_ends(self) -> WarrenError | None:
         return None

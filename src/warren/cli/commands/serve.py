@@ -13,6 +13,7 @@ import typer
 import warren
 from warren.broker.configuration import FILE_DEFAULT, Configuration, read_configuration
 from warren.broker.net.logs import begin_logging
+from warren.broker.net.malloc import keep_memory
 from warren.cli.options.store_option import is_store
 from warren.errors import BrokerMissing
 from warren.registry.connection import require_kazoo
@@ -82,6 +83,8 @@ def serve(
         "cluster.mode": mode,
     }
     configuration = _configuration(config, flags)
+    # Before the store and Arrow start threads: the heaps that these get would remain, and all others share one.
+    keep_memory()
     if configuration["cluster.zookeeper"]:
         raise typer.Exit(_serve_replica(data, configuration, nonce))
     _serve_alone(data, configuration)

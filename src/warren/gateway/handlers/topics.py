@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.status import topic_document
-from warren.errors import TopicExists
 from warren.gateway.http.schemas import NUMBER, Fields, Listed, Shape, Text, Value
 from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import NAME_SIZE_MAX, PARTITIONS_MAX
@@ -68,9 +67,8 @@ async def create_topic(request: HttpRequest) -> HttpReply:
     """Creates a topic. Raises TopicExists if the name is in use."""
     settings: dict[str, Any] = dict(request.body)
     name = settings.pop("topic")
-    if request.broker.store.has_topic(name):
-        raise TopicExists(name)
-    topic = await request.broker.allotment.make(request, name, settings.pop("partitions", None), settings)
+    partitions = settings.pop("partitions", None)
+    topic = await request.broker.allotment.make(request, name, partitions, settings, must_be_new=True)
     return json_reply(_document(await request.broker.in_thread(topic.describe)), 201)
 
 

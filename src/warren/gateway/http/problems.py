@@ -82,6 +82,9 @@ STATUSES: Final[Mapping[type[WarrenError], int]] = MappingProxyType(
 
 def status_of(error: WarrenError) -> int:
     """Returns the status of an error."""
+    if isinstance(error, NotMaster) and error.location:
+        # The client repeats the same request there. It is safe, because this replica has done nothing.
+        return http.HTTPStatus.TEMPORARY_REDIRECT
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
@@ -92,7 +95,9 @@ def problem(error: WarrenError, detail: str) -> HttpReply:
         headers |= CHALLENGE
     if isinstance(error, WrongMethod):
         headers["Allow"] = ", ".join(error.allowed)
-    if error.retryable:
+    if isinstance(error, NotMaster) and error.location:
+        headers["Location"] = error.location
+    elif error.retryable:
         wait_s = error.wait_s if isinstance(error, QuotaExceeded) else 1.0
         headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
     # Let a client reject the message, or find the master, without parsing the sentence.

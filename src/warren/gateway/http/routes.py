@@ -44,8 +44,8 @@ class Route(NamedTuple):
     is_spared: bool = False
     errors: Sequence[int] = ()
     """Statuses of errors in addition to those that every route may have."""
-    refusal: Callable[[], WarrenError] | None = None
-    """Returns why this process does not serve the route; None if it does."""
+    refusal: Callable[[str], WarrenError] | None = None
+    """Returns why this process does not serve a request with this path and query; None if it serves the route."""
 
     @property
     def name(self) -> str:

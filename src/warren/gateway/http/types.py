@@ -31,6 +31,11 @@ class RequestHead:
     host: str
     port: int
 
+    @property
+    def target(self) -> str:
+        """Returns path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from warren.message import NO_CORR_OFFSET, Message
 from warren.queue.leases.lease_check import MessageKey
 from warren.queue.leases.lease_order import Lease
 from warren.queue.leases.lease_state import Burial, Leases, Redrive
-from warren.queue.state.append_once import append_once, written_count
+from warren.queue.state.append_once import append_once
 from warren.queue.state.ledger import Ledger
 from warren.queue.state.settings import checked_name
 from warren.queue.state.shared_lock import SharedLock
@@ -86,8 +87,8 @@ class DeadLetters:
     """The dead letters of one group. Any thread may call; `lock` lets one process at a time work here.
 
     Each append is announced by an intent in the ledger, which is synced first. A process that holds the lock and finds
-    an intent finishes it, because no other process can be at work on it. The marker of the appended records shows how
-    many of them were written.
+    an intent finishes it, because no other process can be at work on it. The marker of the appended records shows which
+    of them were written.
     """
 
     def __init__(self, topic: TopicView, group: str, ledger: Ledger, leases: Leases, lock: SharedLock) -> None:
@@ -173,11 +174,12 @@ class DeadLetters:
         log, marker = self._log(), bytes.fromhex(id)
         # The intent must be on disk before the records that it announces.
         self._ledger.sync()
-        missing = burial.letters[written_count(log, marker, burial.since) :]
+        written = _written_letters(log, marker, burial.since)
         letters = [
             _letter(message, self._group, attempts, reason)
-            for partition, number, attempts, reason in missing
-            if (message := self._read_before(read, partition, number)) is not None
+            for partition, number, attempts, reason in burial.letters
+            if (partition, number) not in written
+            and (message := self._read_before(read, partition, number)) is not None
         ]
         if letters:
             try:
@@ -300,7 +302,8 @@ class DeadLetters:
         return [(source, self._topic.partition(source).end) for source in sources]
 
     def _decide(self, redrive: Redrive, letters: Sequence[Message]) -> None:
-        id = uuid.uuid4().hex
+        id, sources = uuid.uuid4().hex, Counter(map(_source_partition, letters))
+        redrive = redrive._replace(counts=[sources[partition] for partition, _ in redrive.since])
         with self._ledger.changing():
             self._ledger.add("redrive", {"id": id, "redrive": redrive})
         self._put_back(id, redrive, letters)
@@ -324,14 +327,16 @@ class DeadLetters:
         # The intent must be on disk before the records that it announces.
         self._ledger.sync()
         marker = bytes.fromhex(id)
-        for partition, since in redrive.since:
+        for place, (partition, since) in enumerate(redrive.since):
             source = self._topic.partition(partition)
             messages = [
                 letter._replace(headers=_without_ours(letter.headers))
                 for letter in letters
                 if _source_partition(letter) == partition
             ]
-            append_once(source, _batch(messages), marker, since, id_of=lambda row: f"{id}-{row}")
+            # Retention removes the first letters, so those that are left are the last ones of the decision.
+            retired = 0 if redrive.counts is None else redrive.counts[place] - len(messages)
+            append_once(source, _batch(messages), marker, since, first_row=retired, id_of=lambda row: f"{id}-{row}")
             source.sync()
         self._done("redriven", id)
 
@@ -376,6 +381,20 @@ def letters_name(topic: TopicView) -> str:
     if name == topic.name:
         raise BadInput(f"topic {name!r} cannot have its own dead letters: set dead_letter to another name")
     return checked_name("dead-letter topic", name)
+
+
+def _written_letters(log: Log, marker: bytes, since: int) -> set[MessageKey]:
+    """Returns the messages whose letters an earlier attempt wrote: places that the headers of these letters hold.
+
+    Their count would not say which ones they are, because a message that was retired before its burial has no letter.
+    """
+    written: set[MessageKey] = set()
+    for marked in log.markers(since):
+        if marked.marker == marker:
+            with dropped_at_end():
+                letters = log.read(max(marked.number, log.first), limit=marked.message_count)
+                written |= {(_source_partition(each), int(each.headers[HEADER_PREFIX + "number"])) for each in letters}
+    return written
 
 
 def _source_partition(letter: Message) -> int:

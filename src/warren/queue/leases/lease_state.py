@@ -108,7 +108,8 @@ class Burial(NamedTuple):
 class Redrive(NamedTuple):
     """Dead letters of one partition, from `start` up to `end`, that are to be put back: all of them, or only `numbers`.
 
-    `since` holds the end of each partition that they may go to, at the time of that decision.
+    `since` holds the end of each partition that they may go to, at the time of that decision, and `counts` how many
+    letters go there. None for a redrive that an earlier release decided.
     """
 
     partition: int
@@ -116,6 +117,7 @@ class Redrive(NamedTuple):
     end: int
     since: list[tuple[int, int]]
     numbers: list[int] | None = None
+    counts: list[int] | None = None
 
 
 class Leases:

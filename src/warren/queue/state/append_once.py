@@ -11,20 +11,27 @@ from warren.storage.format.columns import Batch
 
 
 def append_once(
-    log: Log, batch: Batch, marker: bytes, since: int, *, id_of: Callable[[int], str] | None = None
+    log: Log,
+    batch: Batch,
+    marker: bytes,
+    since: int,
+    *,
+    first_row: int = 0,
+    id_of: Callable[[int], str] | None = None,
 ) -> range | None:
     """Appends the missing messages of `batch`. Returns the numbers that it got, or None if some of it had been written
     before.
 
     `since` is an end of the log from before the first attempt, `marker` belongs to this batch alone, and no other
     caller appends the same batch. In a log that keeps no markers, the ids of the messages show which were written. A
-    message without an id gets the one that `id_of` returns for its row, the same at each attempt.
+    message without an id gets the one that `id_of` returns for its row, the same at each attempt. `first_row` is the
+    row that the first message of `batch` had at the first attempt, if the messages before it no longer exist.
     """
     count = len(batch.bodies)
     if log.format.keeps_markers:
-        rest = batch.part(written_count(log, marker, since), count)
+        rest = batch.part(max(0, written_count(log, marker, since) - first_row), count)
     else:
-        marker, batch = b"", _with_ids(batch, id_of)
+        marker, batch = b"", _with_ids(batch, first_row, id_of)
         rows = _missing_rows(log, batch, since)
         rest = batch if len(rows) == count else pick_rows(batch, rows)
     if not rest.bodies:
@@ -76,8 +83,8 @@ def _missing_rows(log: Log, batch: Batch, since: int) -> list[int]:
     return sorted(row for rows in waiting.values() for row in rows)
 
 
-def _with_ids(batch: Batch, id_of: Callable[[int], str] | None) -> Batch:
+def _with_ids(batch: Batch, first_row: int, id_of: Callable[[int], str] | None) -> Batch:
     if id_of is None:
         return batch
     ids = batch.ids or [""] * len(batch.bodies)
-    return batch._replace(ids=[id or id_of(row) for row, id in enumerate(ids)])
+    return batch._replace(ids=[id or id_of(row) for row, id in enumerate(ids, first_row)])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from warren import api
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class TopicPartition(NamedTuple):

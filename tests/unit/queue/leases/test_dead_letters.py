@@ -19,6 +19,7 @@ from warren.queue.leases.dead_letters import REASON_SIZE_MAX, DeadLetters, Failu
 from warren.queue.leases.queue_group import LOOK_S, QueueGroup
 from warren.queue.state.group_settings import GroupSettings
 from warren.storage import Log
+from warren.storage.format.columns import Batch
 from warren.storage.format.limits import HEADERS_SIZE_MAX
 
 
@@ -529,6 +530,68 @@ def test_a_message_retired_before_its_burial_is_dropped(tmp_path: Path, monkeypa
 
     assert bench.letters() == []
     assert group._leases.burials == {}
+
+
+@pytest.mark.parametrize("retired", ["before the letters", "before and after the letters", "after the letters"])
+@pytest.mark.parametrize("written_max", [1, 100])
+def test_a_burial_that_is_finished_later_writes_each_letter_once_if_messages_were_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retired: str, written_max: int
+) -> None:
+    bench = Bench(tmp_path, partitions=1, block_size=4096)
+    for number in range(27):
+        bench.topic.put(b"%d" % number + bytes(500))
+    group, log = bench.group(attempts_max=1), bench.topic.partition(0)
+    assert len(group.take(100)) == 27
+    bench.wait(LEASE_S)
+    if "before" in retired:
+        assert log.retire(before=10) > 3
+    first = log.first
+    with monkeypatch.context() as patch:
+        stop_after_part(patch, written_max)
+        with pytest.raises(Stopped):
+            group.take(100)
+    if "after the" in retired:
+        assert log.retire(before=20) > max(first, 3)
+
+    bench.group(bench.open(), attempts_max=1).take(100)
+
+    numbers = [int(facts(letter)["number"]) for letter in bench.letters()]
+    assert numbers == sorted({*range(first, 27)[:written_max], *range(log.first, 27)})
+    assert group.lag() == {0: 0}
+
+
+def stop_after_part(monkeypatch: pytest.MonkeyPatch, written_max: int) -> None:
+    """The next move of messages stops after it has written up to `written_max` of its batch."""
+    append_many = Log.append_many
+
+    def stopping(log: Log, bodies: Sequence[bytes], *, marker: bytes = b"", **columns: Any) -> range:
+        part = Batch(bodies, **columns).part(0, min(written_max, len(bodies)))
+        append_many(log, **part._asdict(), marker=marker)
+        raise Stopped
+
+    monkeypatch.setattr(Log, "append_many", stopping)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_putting_back_that_is_finished_later_omits_no_letter_if_letters_were_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    bench = Bench(tmp_path, partitions=1, version=version)
+    for _ in range(80):
+        bench.topic.put(b"same")
+    dead = bench.store.topic("orders.dead", 1, durability="os", block_size=4096)
+    group = bench.group(attempts_max=1)
+    fail(group)
+    letters = dead.partition(0)
+    with monkeypatch.context() as patch:
+        stop_after_part(patch, 3)
+        with pytest.raises(Stopped):
+            group.redrive()
+    assert letters.retire(before=70) > 3
+
+    bench.group(bench.open(), attempts_max=1).redrive()
+
+    assert bench.topic.partition(0).end == 80 + 3 + (80 - letters.first)
 
 
 def test_a_message_that_cannot_be_buried_does_not_block_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

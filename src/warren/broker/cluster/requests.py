@@ -16,7 +16,7 @@ from warren.broker.native.handler import refusal
 from warren.broker.net.request import Answer, DeferredReply, Reply
 from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
-from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, is_long
+from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_ROWS_AT_ONCE, is_long
 from warren.errors import NotInCluster, WarrenError, WrongCluster
 from warren.protocol.api_keys import served
 from warren.protocol.native.fetch_shard import fetched_shard_buffers, read_fetch_shard
@@ -92,7 +92,7 @@ class FetchReply(DeferredReply):
         """Takes the answer of the master."""
         response = wire_answer(answer, FetchShardResponse)
         assert isinstance(response, FetchShardResponse)
-        if is_long(response):
+        if len(response.items) + len(response.committed) > LOOP_ROWS_AT_ONCE:
             self._call.broker.tasks.create_task(self._finish_aside(response))
         else:
             self.finish(fetched_shard_buffers, response)

@@ -205,6 +205,8 @@ class SlaveReads:
 
     def wake_readers(self, ends: Mapping[str, int]) -> None:
         """Wakes the requests that wait for these logs, because readers see more of them."""
+        if self._store is None:
+            return
         directories = {os.path.join(self._host.path, *directory_of(name).split("/")) for name in ends}
         self.long_polls.ring_in(directories)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from warren.broker.cluster.disk_work import DiskWork
@@ -64,7 +65,7 @@ class ReplicaNode:
         self.readers: SlaveReaders = NoReaders()
         self.last_loss = ""
         """Why the last link to a master ended."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._loop_thread = asyncio.get_running_loop(), get_ident()
         self._disk_work = DiskWork(clock)
         self._timer: asyncio.TimerHandle | None = None
         self._armed = NEVER
@@ -75,8 +76,7 @@ class ReplicaNode:
         """Whether the master has answered on the present link, so that it lives as far as this slave knows."""
         self._is_wake_due, self._broken_rounds = False, 0
         self._store: Store | None = None
-        self._is_ended = False
-        self.is_serving = False
+        self._is_ended = self.is_serving = False
 
     # --- Beginning and ending ---
 
@@ -445,7 +445,8 @@ class ReplicaNode:
         """Any thread: a change was given to the barriers, or was synced."""
         if not self._is_wake_due:
             self._is_wake_due = True
-            self._loop.call_soon_threadsafe(self._wake)
+            is_here = get_ident() == self._loop_thread
+            (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._wake)
 
     def _wake(self) -> None:
         self._is_wake_due = False

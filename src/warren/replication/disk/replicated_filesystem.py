@@ -290,6 +290,9 @@ class LogShipping:
     def synced(self, barrier: int) -> None:
         self._filesystem.synced(barrier)
 
+    def when(self, barrier: int, callback: Callable[[], None]) -> None:
+        self._barriers.when(barrier, callback)
+
     def wait(self, directory: str) -> None:
         self._filesystem.wait_for(log_key(self._filesystem.relative(directory)))
 

@@ -108,6 +108,9 @@ class ShippedCommit:
                 # Only now may readers see the records: here and on every replica that counts they are on disk.
                 commit.writer.publish()
                 commit.end_change()
+        except BaseException:
+            commit.tear()
+            raise
         finally:
             _let_go(commit, has_mutex=True)
         commit.ring()

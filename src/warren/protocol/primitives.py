@@ -23,6 +23,7 @@ UNREADABLE: Final = (error, IndexError, ValueError)
 """The errors that reading raises if the bytes are wrong."""
 
 INT16: Final = Struct(">h")
+INT8: Final = Struct(">b")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 FIXED_FORMATS: Final[dict[str, str]] = {
@@ -72,6 +73,14 @@ SINGLE_ANSWER: Final = Struct(">BBiqBqqiB")
 """No error; one position: partition, number; offset, timestamp and count of partitions."""
 SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
 """The same after the head of an answer."""
+FETCH_SHARD_NUMBERS: Final = Struct(">qqiB")
+"""The end of a fetch of a slave: answer that it follows, barrier, largest size, tags."""
+FETCHED_SHARD_HEAD: Final = Struct(">BBiB")
+"""The start of its answer: no error, no refusal, epoch, and the size of the nonce."""
+FETCHED_SHARD_NUMBERS: Final = Struct(">qqB")
+"""Number, barrier, and the count of items plus one."""
+FETCHED_SHARD_ITEM: Final = Struct(">qqqqi")
+"""Block, position, first, end and number of an item, between its subject and its data."""
 
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------
 

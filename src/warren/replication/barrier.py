@@ -127,18 +127,21 @@ class Barriers:
             self._keep(_Noted(change, now))
             return number
 
-    def synced(self, number: int) -> None:
-        """Notes that this barrier is as durable here as it has to be. Barriers may be synced in any order."""
+    def synced(self, number: int) -> bool:
+        """Notes that this barrier is as durable here as it has to be. Barriers may be synced in any order.
+
+        Returns whether any barrier is done with that.
+        """
         with self._changed:
             undone = self._undone.get(number)
             if undone is None:
-                return
+                return False
             unsynced = self._unsynced.get(undone.subject, [])
             if number in unsynced:
                 unsynced.remove(number)
                 if not unsynced:
                     del self._unsynced[undone.subject]
-        self.recount()
+        return self.recount()
 
     def acked(self, member: Identity, number: int) -> None:
         """Notes that a replica has everything up to `number`, as durable as it has to be."""
@@ -152,16 +155,20 @@ class Barriers:
         """Returns the highest barrier that a replica has acknowledged; 0 if none."""
         return self._acked.get(member, 0)
 
-    def recount(self) -> None:
-        """Marks the barriers that are done by now, commits their ends, and then runs their callbacks in order."""
+    def recount(self) -> bool:
+        """Marks the barriers that are done by now, commits their ends, and then runs their callbacks in order.
+
+        Returns whether there are any.
+        """
         with self._changed:
             numbers = self._newly_done()
             if not numbers:
-                return
+                return False
             callbacks = [callback for number in numbers for callback in self._callbacks.pop(number, ())]
             self._changed.notify_all()
         for callback in callbacks:
             callback()
+        return True
 
     def is_done(self, number: int) -> bool:
         """Whether the whole in-sync set has this barrier."""

@@ -19,6 +19,7 @@ from warren.storage.append.durability import Durability, Replication
 from warren.storage.append.open import check_index, check_options, open_files, settle
 from warren.storage.append.recovery import MAX_BLOCK_COUNT_DEFAULT, Recovery
 from warren.storage.append.retire import remove_index, retire
+from warren.storage.append.shipped_commit import ShippedCommit
 from warren.storage.check.inspection import LogInfo, inspect, reader_names
 from warren.storage.check.verification import Verified, verify
 from warren.storage.disk import paths
@@ -202,17 +203,15 @@ class Log:
         return appender.put(*packed) if self._has_batches else appender.put_all(repack(self.format, (packed,)))
 
     def settle(self, puts: Sequence[Sequence[Packed]]) -> list[Receipt | BaseException]:
-        """Appends several puts of packed records, each of at least one, with one sync for all of them.
-
-        Returns for each put the receipt of its first message, or the error that it ended with.
-        """
+        """Appends several puts of packed records with one sync. Returns for each its first receipt, or its error."""
         return self._appender.settle(puts) if self._has_batches else self._appender.settle_repacked(puts)
 
-    def has_room(self, size: int) -> bool:
-        """Returns whether a record with `size` bytes of payload fits into the current last block.
+    def begin(self, puts: Sequence[Sequence[Packed]]) -> ShippedCommit | None:
+        """Begins what `settle` does, in a replicated store, without waiting. Returns None if that is not possible."""
+        return ShippedCommit.begin(self._commit, puts) if self._has_batches else None
 
-        If not, an append has to create, enlarge or reopen a file, unless others take or make the room in between.
-        """
+    def has_room(self, size: int) -> bool:
+        """Returns whether a record of `size` bytes fits into the last block. If not, an append makes or opens files."""
         writer = self._commit.writer
         return writer.position + size + writer.room_taken <= writer.room_end
 

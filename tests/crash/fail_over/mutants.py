@@ -11,8 +11,13 @@ from tests.crash.mutants import Edit, Mutant, hunt
 MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "published before the set has it",
-        [Edit("commit.py", r"if self\.waits:\s+self\._shipping\.wait\([^\n]+\)", "pass")],
+        [Edit("commit.py", r"if self\.waits:\s+self\.shipping\.wait\([^\n]+\)", "pass")],
         ["fail-overs", "clients"],
+    ),
+    Mutant(
+        "published in steps before the set has it",
+        [Edit("shipped_commit.py", r"shipping\.when\(self\._barrier, done\)", "done()")],
+        ["fail-overs"],
     ),
     Mutant(
         "a slave acknowledges what it has not synced",
@@ -22,7 +27,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a sync of a log is none on the slaves",
-        [Edit("commit.py", r"self\._shipping\.ask_sync\([^\n]+\)", "pass")],
+        [Edit("commit.py", r"self\.shipping\.ask_sync\([^\n]+\)", "pass")],
         ["fail-overs"],
     ),
     Mutant(
@@ -97,7 +102,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a master still leads after a change broke off",
-        [Edit("commit.py", r"self\._shipping\.broke\(self\.files\.directory, \"a change[^\n]+", "pass")],
+        [Edit("commit.py", r"self\.shipping\.broke\(self\.files\.directory, \"a change[^\n]+", "pass")],
         ["replicas"],
     ),
     Mutant(

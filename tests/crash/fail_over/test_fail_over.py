@@ -19,6 +19,7 @@ from tests.crash import life, test_disk_full, test_store_cuts, world
 from tests.crash.queue import test_delay_cuts, test_queue_group_cuts, test_stream_group_cuts
 from tests.crash.transaction import test_transaction_cuts, transaction_life
 from tests.support.replication.replicated_disk import ReplicatedDataDisk, ReplicatedDisk, ReplicatedStoreDisk
+from tests.support.replication.steps import settle_in_steps
 from warren.queue.delay import done_bits, due_index
 from warren.queue.state import ledger
 
@@ -50,16 +51,19 @@ def run(seed: int, live: Callable[..., Any], *arguments: Any) -> None:
         raise
 
 
+@pytest.mark.parametrize("is_in_steps", [False, True])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_log_keeps_its_promise_through_fail_overs(
-    part: int, first_seed: int, monkeypatch: pytest.MonkeyPatch
+    part: int, is_in_steps: bool, first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, world, ReplicatedDisk)
+    counts = settle_in_steps(monkeypatch) if is_in_steps else []
     for seed in lives_of(part, first_seed, LOG_LIVES):
         random = Random(seed)
         setup = dataclasses.replace(life.draw_setup(random), replication=random.choice(("sync", "as synced")))
         if setup.version != 1:
             life.Life(seed, setup).run(FAIL_OVERS_PER_LOG)
+    assert bool(counts) is is_in_steps
 
 
 def test_a_fail_over_on_a_full_disk_loses_nothing_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:

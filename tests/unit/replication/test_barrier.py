@@ -332,3 +332,13 @@ def test_the_thread_that_receives_acknowledgements_must_not_wait_for_one() -> No
 
     barriers.acked(ONE, number)
     barriers.wait(number)
+
+
+def test_a_sync_says_whether_a_barrier_is_done_with_it() -> None:
+    shard = Shard(ONE)
+    first, second = shard.note(range_of("a", 0, 1)), shard.note(range_of("a", 1, 2))
+    shard.barriers.acked(ONE, second)
+
+    assert shard.barriers.synced(second) is False
+    assert shard.barriers.synced(first) is True
+    assert shard.barriers.synced(first) is False

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from threading import get_ident
 from typing import Any, Final, TypeVar
 
+from warren.broker.cluster.disk_work import DiskWork
 from warren.broker.cluster.master_link import MasterLink
 from warren.broker.cluster.node_setup import NodeEnd, NodeOwner, NodeSetup, NoReaders, SlaveReaders
 from warren.broker.cluster.registry_watch import RegistryWatch
@@ -50,7 +51,7 @@ class ReplicaNode:
     """One process of a replica, from its start to its end. For the event loop's thread, if not said otherwise.
 
     Blocking work has three threads: one that writes the disk, in the order of the actions; one that reads it for
-    slaves; and one for the registry. Their results come back to the event loop.
+    slaves; and one for the registry. Their results come back to the event loop. Small rounds need no thread.
     """
 
     def __init__(
@@ -64,8 +65,8 @@ class ReplicaNode:
         self.readers: SlaveReaders = NoReaders()
         self.last_loss = ""
         """Why the last link to a master ended."""
-        self._loop = asyncio.get_running_loop()
-        self._disk_thread = ThreadPoolExecutor(1, "warren-replica-disk")
+        self._loop, self._loop_thread = asyncio.get_running_loop(), get_ident()
+        self._disk_work = DiskWork(clock)
         self._timer: asyncio.TimerHandle | None = None
         self._armed = NEVER
         self._link: MasterLink | None = None
@@ -73,11 +74,9 @@ class ReplicaNode:
         self._slave_links: SlaveLinks | None = None
         self.is_linked = False
         """Whether the master has answered on the present link, so that it lives as far as this slave knows."""
-        self._is_wake_due = False
-        self._broken_rounds = 0
+        self._is_wake_due, self._broken_rounds = False, 0
         self._store: Store | None = None
-        self._is_ended = False
-        self.is_serving = False
+        self._is_ended = self.is_serving = False
 
     # --- Beginning and ending ---
 
@@ -162,7 +161,7 @@ class ReplicaNode:
         self.watch.close()
         if self._slave_links is not None:
             self._slave_links.close()
-        self._disk_thread.shutdown(wait=False, cancel_futures=True)
+        self._disk_work.close()
 
     def _end(self, reason: str, end: NodeEnd = NodeEnd.AGAIN) -> None:
         if not self._is_ended:
@@ -173,7 +172,7 @@ class ReplicaNode:
 
     def on_disk(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Calls `work` on the thread of the disk, after all that it has to do already."""
-        return self._loop.run_in_executor(self._disk_thread, partial(work, *arguments))
+        return self._disk_work.call(work, *arguments)
 
     def _after(
         self, done: asyncio.Future[T], then: Callable[[T], None], failed: Callable[[BaseException], None] | None = None
@@ -191,7 +190,10 @@ class ReplicaNode:
             else:
                 self.fail(error)
 
-        done.add_done_callback(call)
+        if done.done():
+            call(done)
+        else:
+            done.add_done_callback(call)
 
     def now(self) -> float:
         """Returns the steady clock of this replica."""
@@ -212,7 +214,7 @@ class ReplicaNode:
         disk = self.disk
         match action:
             case act.Show(ends) | act.LiftVisible(ends):
-                self._after(self.on_disk(disk.show, ends), lambda _: self.readers.wake_readers(ends))
+                self._after(self._disk_work.show(disk.show, ends), lambda _: self.readers.wake_readers(ends))
             case act.KeepEpochs(epochs):
                 self._after(self.on_disk(disk.keep_epochs, epochs), partial(self._epochs_kept, epochs))
             case act.Propose(proposal, needs_own_node):
@@ -249,7 +251,8 @@ class ReplicaNode:
                 self._send_request(action)
             case act.Apply(items):
                 self.readers.prepare_for(items)
-                self._after(self.on_disk(disk.apply, items), self._applied, self._not_applied)
+                applied = self._disk_work.apply(disk.apply, items, may_wait=not self.readers.are_active)
+                self._after(applied, self._applied, self._not_applied)
             case act.SendJoin():
                 mine = self.on_disk(lambda: (disk.epochs, disk.first(), disk.tails()))
                 self._after(mine, partial(self._send_join, action))
@@ -267,8 +270,9 @@ class ReplicaNode:
                 noted = self.watch.call(registry.note_unreached, self.setup.replica, epoch)
                 self._after(noted, lambda _: None, self._not_noted)
             case act.ClearUnreached():
-                cleared = self.watch.call(registry.clear_unreached, self.setup.replica)
-                self._after(cleared, lambda _: None, self._not_noted)
+                self._after(
+                    self.watch.call(registry.clear_unreached, self.setup.replica), lambda _: None, self._not_noted
+                )
             case act.Promote(won):
                 self._promote(won)
 
@@ -282,10 +286,9 @@ class ReplicaNode:
         else:
             return
         if self._timer is not None:
-            if deadline == self._armed:
-                return
+            if deadline >= self._armed:
+                return  # An early timer does no harm, and is set again. Most deadlines move before they come.
             self._timer.cancel()
-            self._timer = None
         self._armed = deadline
         if deadline < NEVER:
             self._timer = self._loop.call_later(max(deadline - self.now(), TIMER_LEAST_S), self._time_has_come)
@@ -315,9 +318,7 @@ class ReplicaNode:
     def _send_join(self, action: act.SendJoin, mine: tuple[Epochs, Mapping[str, int], Mapping[str, int]]) -> None:
         self._drop_link()
         master = self.living.get(action.replica)
-        if self.slave is None:
-            return
-        if self.watch.refuses_store():
+        if self.slave is None or self.watch.refuses_store():
             return
         if master is None:
             self.perform(self.slave.connection_lost(action.link, self.now()))
@@ -444,7 +445,8 @@ class ReplicaNode:
         """Any thread: a change was given to the barriers, or was synced."""
         if not self._is_wake_due:
             self._is_wake_due = True
-            self._loop.call_soon_threadsafe(self._wake)
+            is_here = get_ident() == self._loop_thread
+            (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._wake)
 
     def _wake(self) -> None:
         self._is_wake_due = False
@@ -458,15 +460,13 @@ class ReplicaNode:
 
     # --- Requests of slaves ---
 
-    def answer(self, request: SlaveRequest) -> asyncio.Future[MasterAnswer]:
-        """Returns the answer to a request of a slave, later."""
+    def answer(self, request: SlaveRequest, answered: Callable[[MasterAnswer], None]) -> None:
+        """Calls `answered` once with the answer to a request of a slave, now or later."""
         if self.master is None or self._slave_links is None:
-            refused: asyncio.Future[MasterAnswer] = self._loop.create_future()
-            refused.set_result(ShardRefused(epoch=0, link=request.link, reason=Refusal.NOT_MASTER))
-            return refused
-        answer = self._slave_links.opened(request)
+            answered(ShardRefused(epoch=0, link=request.link, reason=Refusal.NOT_MASTER))
+            return
+        self._slave_links.open(request, answered)
         self.perform(self.master.received(request, self.now()))
-        return answer
 
     # --- Handing over ---
 

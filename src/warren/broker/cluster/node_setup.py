@@ -47,6 +47,11 @@ class NodeOwner(Protocol):
 class SlaveReaders(Protocol):
     """What reads the store of a slave in its process. Called on the event loop."""
 
+    @property
+    def are_active(self) -> bool:
+        """Whether clients read here, so that the event loop must not wait for the disk."""
+        ...
+
     def wake_readers(self, ends: Mapping[str, int]) -> None:
         """Readers see these logs up to these ends."""
         ...
@@ -62,6 +67,8 @@ class SlaveReaders(Protocol):
 
 class NoReaders:
     """No part of this process reads the store of a slave."""
+
+    are_active = False
 
     def wake_readers(self, ends: Mapping[str, int]) -> None: ...
 

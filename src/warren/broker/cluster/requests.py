@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -12,16 +13,17 @@ from warren.broker.cluster.paths import node_id
 from warren.broker.cluster.shard_leadership import ShardLeadership
 from warren.broker.native.call import Call
 from warren.broker.native.handler import refusal
-from warren.broker.net.request import Answer, Reply
+from warren.broker.net.request import Answer, DeferredReply, Reply
 from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
-from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, is_long
+from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_ROWS_AT_ONCE, is_long
 from warren.errors import NotInCluster, WarrenError, WrongCluster
 from warren.protocol.api_keys import served
+from warren.protocol.native.fetch_shard import fetched_shard_buffers, read_fetch_shard
 from warren.protocol.native_messages import (
     DigestRecordsRequest,
     DigestRecordsResponse,
-    FetchShardRequest,
+    FetchShardResponse,
     FetchStateRequest,
     HandOverShardRequest,
     HandOverShardResponse,
@@ -40,6 +42,7 @@ from warren.protocol.schema_codec import message_buffers, read_request
 from warren.protocol.wire_struct import AnyRequest, NativeResponse
 from warren.replication.codec import ShardRequest, ShardResponse, slave_request, wire_answer
 from warren.replication.comparison import SLICE_SIZE_MAX
+from warren.replication.messages import MasterAnswer
 
 NOT_KNOWN: Final = -1
 
@@ -52,12 +55,71 @@ def _replica_of(call: Call) -> ReplicaNode:
 
 
 async def ask_master(call: Call, request: ShardRequest) -> ShardResponse:
-    """Answers a request of a slave. A fetch waits until there is something to send, or for a part of the lease."""
+    """Answers a request of a slave to join, or for state files."""
     replica = _replica_of(call)
     if isinstance(request, JoinShardRequest):
         _check_cluster(replica, request)
         call.peer.is_replica = True
-    return wire_answer(await replica.answer(slave_request(request)), type(request).response)
+    answer: asyncio.Future[MasterAnswer] = asyncio.get_running_loop().create_future()
+
+    def answered(outcome: MasterAnswer) -> None:
+        if not answer.done():
+            answer.set_result(outcome)
+
+    replica.answer(slave_request(request), answered)
+    return wire_answer(await answer, type(request).response)
+
+
+class FetchReply(DeferredReply):
+    """The answer to a fetch of a slave, made in the step of the event loop in which the master gives it.
+
+    A fetch waits until there is something to send, or for a part of the lease. Each put of a client waits for one, and
+    a task and a future cost 40 µs more.
+    """
+
+    __slots__ = ("_call", "early")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.early: Answer | BaseException = None
+        """The outcome if the master answered before the connection has this reply."""
+        self.on_done = self._keep
+
+    def _keep(self, outcome: Answer | BaseException) -> None:
+        self.early = outcome
+
+    def answered(self, answer: MasterAnswer) -> None:
+        """Takes the answer of the master."""
+        response = wire_answer(answer, FetchShardResponse)
+        assert isinstance(response, FetchShardResponse)
+        if len(response.items) + len(response.committed) > LOOP_ROWS_AT_ONCE:
+            self._call.broker.tasks.create_task(self._finish_aside(response))
+        else:
+            self.finish(fetched_shard_buffers, response)
+
+    async def _finish_aside(self, response: FetchShardResponse) -> None:
+        try:
+            outcome: Answer | BaseException = await self._call.broker.aside(fetched_shard_buffers, response)
+        except Exception as error:  # noqa: BLE001  # the connection gets it
+            outcome = error
+        self.on_done(outcome)
+
+
+def fetch_shard(call: Call) -> Reply:
+    """Answers a fetch of a slave."""
+    request = call.request
+    served(request.api_key, request.version)
+    decoded = read_fetch_shard(request.body)
+    try:
+        check(call, OWN[request.api_key], decoded)
+        replica = _replica_of(call)
+        reply = FetchReply(call)
+        replica.answer(slave_request(decoded), reply.answered)
+    except WarrenError as error:
+        return refusal(call, FetchShardResponse, error)
+    if isinstance(reply.early, BaseException):
+        raise reply.early
+    return reply if reply.early is None else reply.early
 
 
 def _check_cluster(replica: ReplicaNode, request: JoinShardRequest) -> None:
@@ -165,7 +227,7 @@ SHARD_HANDLERS: Final[Mapping[int, Callable[[Any], Reply]]] = MappingProxyType(
         NativeKey.JOIN_SHARD: shard_handler(JoinShardRequest, ask_master),
         NativeKey.LIST_STATE: shard_handler(ListStateRequest, ask_master),
         NativeKey.FETCH_STATE: shard_handler(FetchStateRequest, ask_master),
-        NativeKey.FETCH_SHARD: shard_handler(FetchShardRequest, ask_master),
+        NativeKey.FETCH_SHARD: fetch_shard,
         NativeKey.HAND_OVER_SHARD: shard_handler(HandOverShardRequest, hand_over),
         NativeKey.LIST_COPY: shard_handler(ListCopyRequest, list_copy),
         NativeKey.DIGEST_RECORDS: shard_handler(DigestRecordsRequest, digest_records),

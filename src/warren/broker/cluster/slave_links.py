@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -37,7 +38,7 @@ class SlaveLinks:
         self._master, self._disk = master, disk
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "warren-replica-read")
-        self._waiting: dict[int, tuple[LinkId, asyncio.Future[MasterAnswer]]] = {}
+        self._waiting: dict[int, tuple[LinkId, Callable[[MasterAnswer], None]]] = {}
         self._joined: dict[int, LinkId] = {}
         """The link that each slave has opened last."""
 
@@ -47,15 +48,13 @@ class SlaveLinks:
         for replica in list(self._waiting):
             self._refuse_waiting(replica)
 
-    def opened(self, request: SlaveRequest) -> asyncio.Future[MasterAnswer]:
-        """Returns the answer to a request, which the caller gives to the master now."""
-        future: asyncio.Future[MasterAnswer] = self._loop.create_future()
+    def open(self, request: SlaveRequest, answered: Callable[[MasterAnswer], None]) -> None:
+        """Notes who gets the answer to a request, which the caller gives to the master now."""
         replica = request.identity.replica
         self._refuse_waiting(replica)
-        self._waiting[replica] = (request.link, future)
+        self._waiting[replica] = (request.link, answered)
         if isinstance(request, JoinShard):
             self._joined[replica] = request.link
-        return future
 
     def read(self, action: act.SendRanges | act.SendDigests | act.SendContents) -> asyncio.Future[object]:
         """Reads on the thread what an action sends. `send` gets it."""
@@ -93,8 +92,9 @@ class SlaveLinks:
     def _refuse_waiting(self, replica: int) -> None:
         """Ends the request that a slave has left, because it has sent another one over another connection."""
         old = self._waiting.pop(replica, None)
-        if old is not None and not old[1].done():
-            old[1].set_result(ShardRefused(epoch=0, link=old[0], reason=Refusal.JOIN_AGAIN))
+        if old is not None:
+            link, answered = old
+            answered(ShardRefused(epoch=0, link=link, reason=Refusal.JOIN_AGAIN))
 
     def send_answer(self, replica: int, answer: MasterAnswer) -> None:
         """Answers the request of a slave. The ranges in the answer get their data."""
@@ -104,9 +104,9 @@ class SlaveLinks:
                 self._give_up_link(replica, answer.link)
                 return
             answer = replace(answer, items=items)
-        link, future = self._waiting.pop(replica, (None, None))
-        if future is not None and link == answer.link and not future.done():
-            future.set_result(answer)
+        link, answered = self._waiting.pop(replica, (None, None))
+        if answered is not None and link == answer.link:
+            answered(answer)
 
     def _give_up_link(self, replica: int, link: LinkId) -> None:
         self._master.connection_lost(replica, link)

@@ -45,6 +45,8 @@ from warren.transaction.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+ACTIVE_S: Final = 60.0
+"""For how long after a read more reads are expected. A consumer's Fetch may wait for so long."""
 
 
 class SlaveHost(Protocol):
@@ -131,6 +133,12 @@ class SlaveReads:
         self._store: Store | None = None
         self._topics: Topics | None = None
         self._open_topics: OpenTopics | None = None
+        self._active_until = float("-inf")
+
+    @property
+    def are_active(self) -> bool:
+        """Whether a client has read within ACTIVE_S."""
+        return self._host.clock.steady_s() < self._active_until
 
     @property
     def is_stopping(self) -> bool:
@@ -148,6 +156,7 @@ class SlaveReads:
     def _answer(self, call: ServedCall[Any], handle: Callable[[Any], Reply]) -> Reply | None:
         if not self.leadership.is_offered:
             return None
+        self._active_until = self._host.clock.steady_s() + ACTIVE_S
         try:
             self._open()
         except (WarrenError, OSError):
@@ -196,6 +205,8 @@ class SlaveReads:
 
     def wake_readers(self, ends: Mapping[str, int]) -> None:
         """Wakes the requests that wait for these logs, because readers see more of them."""
+        if self._store is None:
+            return
         directories = {os.path.join(self._host.path, *directory_of(name).split("/")) for name in ends}
         self.long_polls.ring_in(directories)
 

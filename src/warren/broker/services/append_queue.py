@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
@@ -14,6 +15,7 @@ from warren.errors import StorageFull, StoreBusy, WarrenError
 from warren.message import Receipt
 from warren.storage import Log
 from warren.storage.append.append import numbers_of
+from warren.storage.append.shipped_commit import ShippedCommit
 from warren.storage.format.layout import ALIGNMENT, PAYLOAD_AT
 from warren.storage.format.record import Packed
 
@@ -54,9 +56,9 @@ class AppendQueue:
         self._waiting: dict[Log, list[QueuedPut]] = {}
         """The puts that wait for the running hop to a thread, for each log that has one."""
         self.waiting_count = 0
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         # Not an executor: a future for each hop costs more than the rest of the work for it.
-        self._hops: SimpleQueue[tuple[Log, list[QueuedPut]] | None] = SimpleQueue()
+        self._hops: SimpleQueue[tuple[Log, list[QueuedPut], ShippedCommit | None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def append(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> Receipt | None:
@@ -132,21 +134,48 @@ class AppendQueue:
 
     def _hop(self, log: Log, batch: list[QueuedPut]) -> None:
         self._waiting[log] = []
+        try:
+            begun = log.begin([records for records, _ in batch])
+        except Exception as error:  # noqa: BLE001  # The puts of this hop get it.
+            self._loop.call_soon(self._arrive, log, batch, [error] * len(batch))
+            return
         if len(self._threads) < min(len(self._waiting), APPEND_THREADS_MAX):
             thread = threading.Thread(target=self._append, name=f"warren-append-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
-        self._hops.put((log, batch))
+        hop = log, batch, begun
+        if begun is None:
+            self._hops.put(hop)
+        else:
+            # The slaves come first: the thread that syncs would compete for the interpreter with what is sent to them.
+            self._loop.call_soon(self._hops.put, hop)
 
     def _append(self) -> None:
         """Runs in each thread."""
         while (hop := self._hops.get()) is not None:
-            log, batch = hop
+            log, batch, begun = hop
+            if begun is not None:
+                finish = partial(self._finish_soon, log, batch, begun)
+                if not begun.sync(finish):
+                    finish()
+                continue
             try:
                 outcomes: Sequence[Outcome] = log.settle([records for records, _ in batch])
             except Exception as error:  # noqa: BLE001  # The puts of this hop get it.
                 outcomes = [error] * len(batch)
             self._loop.call_soon_threadsafe(self._arrive, log, batch, outcomes)
+
+    def _finish_soon(self, log: Log, batch: Sequence[QueuedPut], begun: ShippedCommit) -> None:
+        """Any thread: a commit that waited for the other replicas is done."""
+        is_here = threading.get_ident() == self._loop_thread
+        (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(self._finish, log, batch, begun)
+
+    def _finish(self, log: Log, batch: Sequence[QueuedPut], begun: ShippedCommit) -> None:
+        try:
+            outcomes: Sequence[Outcome] = begun.finish()
+        except Exception as error:  # noqa: BLE001  # The puts of this hop get it.
+            outcomes = [error] * len(batch)
+        self._arrive(log, batch, outcomes)
 
     def _arrive(self, log: Log, batch: Sequence[QueuedPut], outcomes: Sequence[Outcome]) -> None:
         self.waiting_count -= len(batch)

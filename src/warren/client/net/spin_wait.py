@@ -13,8 +13,13 @@ from typing import Final
 
 from warren.clock import SYSTEM_CLOCK, Clock
 
-CLIENT_AWAKE_S_MAX: Final = 0.001
-"""If an answer came within this time, the thread waits for the next one without sleeping, at most for this time."""
+CLIENT_AWAKE_S_MAX: Final = 0.0005
+"""If an answer came within this time, the thread waits for the next one without sleeping, at most for this time.
+
+An answer that takes longer waits for more than one process: for replicas, or for a slow disk. Then sleeping costs
+little, and spinning takes a core from the processes that work for the answer: a put to three replicas on two cores took
+841 µs if the client spun, and 758 µs if it did not.
+"""
 
 AWAKE: Final = threading.Lock()
 """Held by the thread that spins. Only one thread per process may spin, because two would compete

@@ -13,7 +13,8 @@ from warren.protocol.api_keys import APIS
 from warren.protocol.headers import Request, read_response_head, request_frame
 from warren.protocol.limits import FRAME_SIZE_MAX
 from warren.protocol.native.append import read_single_answer, single_append_bytes
-from warren.protocol.native_messages import AppendRequest, WireError, WirePosition, WireSetting
+from warren.protocol.native.fetch_shard import fetch_shard_bytes, read_fetched_shard
+from warren.protocol.native_messages import AppendRequest, FetchShardRequest, WireError, WirePosition, WireSetting
 from warren.protocol.primitives import INT32, UNREADABLE
 from warren.protocol.schema_codec import message_buffers, read_response
 from warren.protocol.wire_struct import NativeResponse, WireRequest, WireStruct
@@ -36,6 +37,8 @@ def request_bytes(request: WireRequest[Any], version: int, correlation_id: int, 
             single = single_append_bytes(correlation_id, client_id, request)
             if single is not None:
                 return single
+        elif isinstance(request, FetchShardRequest):
+            return fetch_shard_bytes(correlation_id, client_id, request)
         body = b"".join(message_buffers(request, version))
     except (*UNREADABLE, TypeError, AttributeError, OverflowError) as error:
         raise BadInput(f"the request cannot be sent: {error}") from error
@@ -59,6 +62,10 @@ def read_answer(request: WireRequest[AnyResponse], version: int, correlation_id:
         raise MalformedRequest("the head of an answer", str(error)) from error
     if answered_id != correlation_id:
         raise MalformedRequest("an answer", f"it answers request {answered_id}, not {correlation_id}")
+    if request.api_key == FetchShardRequest.api_key:
+        fetched = read_fetched_shard(frame[position:])
+        if isinstance(fetched, request.response):
+            return fetched
     return read_response(request.response, version, frame[position:])
 
 

@@ -122,7 +122,8 @@ class Replica(Protocol):
     ) -> FileSystem:
         """OpenStore: returns the file system for `warren.transaction.store.Store` of a master.
 
-        Any thread calls `noted` when a change was given to `barriers` or was synced; then `Master.wake` must be called.
+        Any thread calls `noted` when a change was given to `barriers`, or is done because it was synced here; then
+        `Master.wake` must be called.
         Any thread calls `failed` if a sync failed or a log broke; then this process must not lead any more, and ends.
         Neither may block.
         """

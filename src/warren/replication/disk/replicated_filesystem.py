@@ -56,6 +56,7 @@ class ReplicatedFileSystem:
         self.inner = inner
         self.shipping = LogShipping(self, barriers, epoch, failed)
         self._root = os.path.abspath(root)
+        self._prefix = os.path.join(self._root, "")
         self._barriers, self._clock, self._noted = barriers, clock, noted
         self.mutex = threading.RLock()
         self._shipped: dict[str, bytes | None] = {}
@@ -69,7 +70,13 @@ class ReplicatedFileSystem:
         self._failed_because = ""
 
     def relative(self, path: str) -> str:
-        """Returns a path relative to the store, with forward slashes, as it is shipped."""
+        """Returns a path relative to the store, with forward slashes, as it is shipped.
+
+        Nearly every path begins with the root and has no other spelling. Then it is only cut, which costs 0.2 µs
+        instead of 3.3 µs; each put asks for four.
+        """
+        if path.startswith(self._prefix) and "//" not in path and "/." not in path and path[-1] != "/":
+            return path[len(self._prefix) :]
         relative = os.path.relpath(os.path.abspath(path), self._root)
         return relative.replace(os.sep, "/")
 
@@ -87,8 +94,8 @@ class ReplicatedFileSystem:
         return number
 
     def synced(self, number: int) -> None:
-        self._barriers.synced(number)
-        self._noted()
+        if self._barriers.synced(number):
+            self._noted()
 
     def wait_for(self, path: str) -> None:
         """Returns when every member of the set has all changes of this log, file or directory."""
@@ -282,6 +289,9 @@ class LogShipping:
 
     def synced(self, barrier: int) -> None:
         self._filesystem.synced(barrier)
+
+    def when(self, barrier: int, callback: Callable[[], None]) -> None:
+        self._barriers.when(barrier, callback)
 
     def wait(self, directory: str) -> None:
         self._filesystem.wait_for(log_key(self._filesystem.relative(directory)))

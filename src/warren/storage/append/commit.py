@@ -48,22 +48,22 @@ class Commit:
         replication: Replication = "as synced",
     ) -> None:
         self.files, self._clock, self._background = files, clock, background
-        self._durability, self._exclusive = durability, exclusive
-        self._is_synced = durability.mode == "commit"
-        self._shipping = files.filesystem.shipping
+        self._durability, self.exclusive = durability, exclusive
+        self.is_synced = durability.mode == "commit"
+        self.shipping = files.filesystem.shipping
         """In the master of a replicated store: takes what is laid to the other replicas."""
-        is_replicated = self._shipping is not None
-        self.waits = is_replicated and (replication == "sync" or (replication == "as synced" and self._is_synced))
+        is_replicated = self.shipping is not None
+        self.waits = is_replicated and (replication == "sync" or (replication == "as synced" and self.is_synced))
         """Whether a put waits for the other replicas."""
-        self._asks_sync = is_replicated and replication != "as synced" and not self._is_synced
+        self._asks_sync = is_replicated and replication != "as synced" and not self.is_synced
         """Whether the other replicas sync the log only when they are asked to."""
         self._unshipped = (0, 0)
         """Position and number from which on the other replicas do not have what is laid in the block of the writer."""
-        self._has_shipped = False
+        self.has_shipped = False
         """Whether the present change has given records to the other replicas."""
         self._max_block_count = max_block_count
         self.pid = os.getpid()
-        self._held: Lock | None = None
+        self.held: Lock | None = None
         self._is_usable: Callable[[], bool] = lambda: False
         self.is_ready = False
         """Whether the fast path of `Appender.put` may use the writer in its current state."""
@@ -71,14 +71,14 @@ class Commit:
         self._has_failed = False
         """Whether puts are refused because a sync failed."""
         self._is_torn = False
-        self._has_written = False
+        self.has_written = False
         self.has_sync_due = False
         self._has_sealed = False
         self._syncing = threading.Lock()
         """Held while the background syncs, so that `close` waits for the sync and then has the index to itself."""
         self._view = LogView(files)
         self.writer = QueueWriter(files, block_size, self._make_durable, self._ship_header)
-        if self._is_synced:
+        if self.is_synced:
             # After each sync, the first store to a page of the map takes a page fault, which costs more than a write.
             self.writer.stores_through_map = False
         self.group = GroupCommit(self._commit)
@@ -88,7 +88,7 @@ class Commit:
 
     def settle(self, tickets: Sequence[Ticket]) -> None:
         """Returns when each ticket, at least one, has its receipt or its error. If they wait, they join a group."""
-        if self._is_synced or self.waits:
+        if self.is_synced or self.waits:
             self.group.settle(tickets)
         else:
             self._commit(tickets)
@@ -101,53 +101,59 @@ class Commit:
         """
         with self.changing() as writer:
             writer.lay_group(tickets, self._clock.now_ns() // 1000)
-            barrier = self._ship()
-            if self._is_synced and writer.block is not None:
+            barrier = self.ship()
+            if self.is_synced and writer.block is not None:
                 self.sync_up_to(writer.block, writer.number)
-            if self._shipping is not None:
+            if self.shipping is not None:
                 self._finish_barrier(barrier)
                 if self.waits:
-                    self._shipping.wait(self.files.directory)
+                    self.shipping.wait(self.files.directory)
             # Only now may readers see the records: the sync above is what the published end promises.
             writer.publish()
-            self._has_shipped = False
+            self.has_shipped = False
         self.schedule_sync()
+
+    def end_change(self) -> None:
+        """Notes that a change of `ShippedCommit` is complete."""
+        self.has_shipped = False
+        if not self.exclusive:
+            self.writer.index.writing = 0
 
     def tear(self) -> None:
         """Notes that a change was interrupted, so that the next one recovers the log first."""
         self._is_torn, self.is_ready = True, False
-        if self._has_shipped and self._shipping is not None:
+        if self.has_shipped and self.shipping is not None:
             # A recovery would cut here what the other replicas keep.
-            self._shipping.broke(self.files.directory, "a change was interrupted after its records were sent")
+            self.shipping.broke(self.files.directory, "a change was interrupted after its records were sent")
 
     # --- The other replicas ---
 
-    def _ship(self) -> int | None:
+    def ship(self) -> int | None:
         """Gives the other replicas what was laid in the last block. Returns its barrier, None if there is nothing."""
         writer = self.writer
         block, (position, first) = writer.block, self._unshipped
-        if self._shipping is None or block is None or writer.position == position:
+        if self.shipping is None or block is None or writer.position == position:
             return None
-        self._has_shipped = True
+        self.has_shipped = True
         self._unshipped = writer.position, writer.number
-        return self._shipping.laid(
+        return self.shipping.laid(
             Laid(self.files.directory, block.base_offset, position, writer.position, first, writer.number)
         )
 
     def _ship_header(self) -> None:
         """Called when the writer stands in a new block: the other replicas begin it at the same place."""
-        if self._shipping is not None:
+        if self.shipping is not None:
             self._unshipped = 0, self.writer.number
-            self._finish_barrier(self._ship())
+            self._finish_barrier(self.ship())
 
     def _finish_barrier(self, barrier: int | None) -> None:
         """Reports that the records of a barrier are as durable here as they have to be."""
-        if barrier is not None and self._shipping is not None:
-            self._shipping.synced(barrier)
+        if barrier is not None and self.shipping is not None:
+            self.shipping.synced(barrier)
 
-    def _note_shipped(self, writer: QueueWriter) -> None:
+    def note_shipped(self, writer: QueueWriter) -> None:
         """Called at the start of a change: all that is published was shipped."""
-        block, self._has_shipped = writer.block, False
+        block, self.has_shipped = writer.block, False
         if block is not None:
             # With the first record of a block goes its header: another replica may not have begun the block.
             position = 0 if writer.position == block.start else writer.position
@@ -166,11 +172,11 @@ class Commit:
             try:
                 index = self._settled()
                 index.writing, has_begun = self.pid, True
-                self._has_written = self.is_ready = True
+                self.has_written = self.is_ready = True
                 if not writer.stands_in(index):
                     writer.catch_up(index)
-                if self._shipping is not None:
-                    self._note_shipped(writer)
+                if self.shipping is not None:
+                    self.note_shipped(writer)
                 yield writer
             except (StorageFull, TooLarge):
                 # Nothing has changed, unless it was a cut.
@@ -187,21 +193,21 @@ class Commit:
                 raise
             finally:
                 # It stays set after a change that broke off, so that the next process recovers the log first.
-                if has_begun and not is_torn and not self._exclusive:
+                if has_begun and not is_torn and not self.exclusive:
                     writer.index.writing = 0
-                self._release()
+                self.release()
         self.ring()
 
     def _acquire(self) -> None:
         """Takes the writer lock. Raises LogLocked if an exclusive writer has it, or if it is not released in time."""
-        if self._held is not None:
+        if self.held is not None:
             return
         lock = self.files.lock()
         try:
             lock.take()
         except BlockingIOError:
             self._wait_for(lock)
-        self._held = lock
+        self.held = lock
 
     def _wait_for(self, lock: Lock) -> None:
         deadline, pause_s = self._clock.steady_s() + LOCK_WAIT_S_MAX, LOCK_PAUSE_S_MIN
@@ -212,17 +218,17 @@ class Commit:
             self._clock.sleep(pause_s)
             pause_s = min(pause_s * 2, LOCK_PAUSE_S_MAX)
 
-    def _release(self) -> None:
-        if self._held is not None and not self._exclusive:
-            self._held.release()
-            self._held = None
+    def release(self) -> None:
+        if self.held is not None and not self.exclusive:
+            self.held.release()
+            self.held = None
 
     # --- What was left behind ---
 
     def _settled(self) -> Index:
         """Returns the index, ready for appending; recovers the log if it was not closed properly. The lock is held."""
         index = self.files.index()
-        is_ours = self._exclusive and index.writing == self.pid
+        is_ours = self.exclusive and index.writing == self.pid
         if not self.files.is_vouched:
             # The files were closed in between, and other processes may have changed them. So this checks as `open`
             # does.
@@ -240,9 +246,9 @@ class Commit:
         """Recovers the log. The caller holds the lock."""
         new_index, self.recovery = recover(self.files, index, max_block_count=self._max_block_count, force=force)
         self._is_torn = False
-        if self._held is not None and not self._exclusive:
+        if self.held is not None and not self.exclusive:
             # An exclusive writer that was killed left its note behind.
-            self._held.note_holder(0)
+            self.held.note_holder(0)
         return new_index
 
     def cut(self, number: int) -> None:
@@ -262,26 +268,26 @@ class Commit:
     def open(self, is_usable: Callable[[], bool], *, force: bool = False) -> None:
         """Takes the lock if the log is exclusive, or if the log has to be recovered before it is used."""
         self._is_usable = is_usable
-        if not self._exclusive and not force and is_usable():
+        if not self.exclusive and not force and is_usable():
             self.files.vouch()
             return
         with self.files.mutex:
             self._acquire()
             try:
-                if self._exclusive and self._held is not None:
-                    self._held.note_holder(self.pid)
+                if self.exclusive and self.held is not None:
+                    self.held.note_holder(self.pid)
                 # Checked again, because another process may have recovered while this one waited for the lock.
                 if force or not is_usable():
                     self.recover(self._readable_index(), force=force)
                 self.files.vouch()
-                if self._exclusive:
+                if self.exclusive:
                     index = self._settled()
                     index.writing = self.pid
-                    self._has_written = True
+                    self.has_written = True
             except BaseException:
                 self._let_go_of_lock()
                 raise
-            self._release()
+            self.release()
 
     def _readable_index(self) -> Index | None:
         if not self.files.has_index():
@@ -295,8 +301,8 @@ class Commit:
 
     def _make_durable(self, sealed: Block, number: int) -> None:
         """Called for a sealed block. With durability `commit` it is on disk when this returns, otherwise soon after."""
-        barrier = self._ship()
-        if self._is_synced:
+        barrier = self.ship()
+        if self.is_synced:
             self.sync_up_to(sealed, number)
         else:
             self._has_sealed = True
@@ -349,8 +355,8 @@ class Commit:
                     due.append((block.file, self.writer.number))
             with suppress(SyncFailed):
                 self._sync_in_order(index, due, has_sealed=has_sealed)
-        if self._asks_sync and self._shipping is not None:
-            self._shipping.ask_sync(self.files.directory)
+        if self._asks_sync and self.shipping is not None:
+            self.shipping.ask_sync(self.files.directory)
 
     def sync(self) -> None:
         """Syncs everything that is published now. Callers that wait at the same time share one sync.
@@ -358,10 +364,10 @@ class Commit:
         In a replicated store: on the disks of all replicas that count.
         """
         self._sync_here()
-        if self._shipping is not None:
+        if self.shipping is not None:
             if self._asks_sync:
-                self._shipping.ask_sync(self.files.directory)
-            self._shipping.wait(self.files.directory)
+                self.shipping.ask_sync(self.files.directory)
+            self.shipping.wait(self.files.directory)
 
     def _sync_here(self) -> None:
         end = self.files.index().message_count
@@ -395,8 +401,8 @@ class Commit:
         """Refuses puts until `reopen`, because after a failed sync the system may consider lost pages clean."""
         self.close_because(str(error))
         self._has_failed = True
-        if self._shipping is not None:
-            self._shipping.broke(self.files.directory, str(error))
+        if self.shipping is not None:
+            self.shipping.broke(self.files.directory, str(error))
         # The process that recovers the log stores once more what it keeps.
         with suppress(CorruptRecord, NotALog, OSError):
             self.files.index().state = STATE_FAILED
@@ -433,7 +439,7 @@ class Commit:
         """Syncs and leaves the log clean, so that the next process to open it need not recover."""
         with self._syncing:
             try:
-                if self._has_written and not self._closed_because:
+                if self.has_written and not self._closed_because:
                     with self.changing() as writer:
                         self._leave_clean(writer)
             finally:
@@ -465,21 +471,21 @@ class Commit:
         return True
 
     def _let_go_of_lock(self) -> None:
-        if self._held is not None:
-            if self._exclusive:
-                self._held.note_holder(0)
-            self._held.release()
-            self._held = None
+        if self.held is not None:
+            if self.exclusive:
+                self.held.note_holder(0)
+            self.held.release()
+            self.held = None
 
     def after_fork(self) -> None:
         """Resets the child of a fork: the parent continues to write, and the child takes the lock for itself."""
-        self.pid, self._held = os.getpid(), None
-        self._has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
+        self.pid, self.held = os.getpid(), None
+        self.has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
         self._syncing = threading.Lock()
         self._view.let_go()
         self.group = GroupCommit(self._commit)
         self.writer.let_go()
-        if self._exclusive:
+        if self.exclusive:
             self.close_because("it was opened with exclusive=True by the parent process")
 
 

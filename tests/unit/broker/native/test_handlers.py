@@ -7,7 +7,7 @@ import typing
 
 import pytest
 
-from warren.broker.cluster.requests import SHARD_HANDLERS
+from warren.broker.cluster.requests import SHARD_HANDLERS, fetch_shard
 from warren.broker.native import append
 from warren.broker.native.handlers import NATIVE_HANDLERS
 from warren.protocol.native_schemas import NUMBERED, NativeKey
@@ -29,7 +29,12 @@ def test_a_handler_gets_the_request_of_its_key_and_returns_the_response_to_it(ke
     assert issubclass(kind, NumberedRequest) == (key in NUMBERED)
 
 
-@pytest.mark.parametrize("key", list(SHARD_HANDLERS))
+def test_the_handler_of_fetches_of_slaves_is_written_by_hand() -> None:
+    assert SHARD_HANDLERS[NativeKey.FETCH_SHARD] is fetch_shard
+    assert NativeKey.FETCH_SHARD not in NATIVE_HANDLERS
+
+
+@pytest.mark.parametrize("key", [key for key in SHARD_HANDLERS if key != NativeKey.FETCH_SHARD])
 def test_a_handler_of_a_shard_gets_the_request_of_its_key(key: NativeKey) -> None:
     captured = inspect.getclosurevars(SHARD_HANDLERS[key]).nonlocals
     kind: type[WireRequest[typing.Any]] = captured["kind"]

@@ -10,14 +10,16 @@ from typing import Final
 
 import pytest
 
+from tests.support.replication.replica_pair import ReplicaPair
 from warren.broker.services import append_queue
 from warren.broker.services.append_queue import AppendQueue, Outcome
 from warren.broker.services.metrics import Metrics
 from warren.clock import SYSTEM_CLOCK
-from warren.errors import StoreBusy
+from warren.errors import StoreBusy, SyncFailed
 from warren.message import Receipt
 from warren.storage import Log
 from warren.storage.append.writer import QueueWriter
+from warren.storage.disk.filesystem import SystemFile
 from warren.storage.format.limits import BLOCK_SIZE_DEFAULT
 from warren.storage.format.plain_batch import pack_plain_batch
 from warren.storage.format.record import Packed
@@ -148,3 +150,83 @@ def test_too_many_puts_that_wait_are_refused(tmp_path: Path, monkeypatch: pytest
         assert await first == range(1)
 
     queued(tmp_path, "commit", work)
+
+
+def in_a_shard(path: Path, work: Callable[[AppendQueue, Log, ReplicaPair], Awaitable[None]]) -> None:
+    """Runs `work` with a log of a master, whose slave gets what is shipped when `work` says so."""
+
+    async def main(log: Log, pair: ReplicaPair) -> None:
+        queue = AppendQueue(lambda log: None, Metrics(SYSTEM_CLOCK.steady_s))
+        try:
+            await asyncio.wait_for(work(queue, log, pair), WAIT_S)
+        finally:
+            queue.close()
+
+    pair = ReplicaPair(str(path / "a"), str(path / "b"), is_lazy=True)
+    topic = pair.open().topic("orders")
+    topic.put(b"first")
+    pair.pump()
+    asyncio.run(main(topic.logs[0], pair))
+
+
+def test_a_replicated_put_is_laid_at_once_and_answered_when_the_slave_has_it(tmp_path: Path) -> None:
+    async def work(queue: AppendQueue, log: Log, pair: ReplicaPair) -> None:
+        laid = pair.barriers.last
+        first, second = queue.put(log, [record(b"a")]), queue.put(log, [record(b"b")])
+        laid_at_once = pair.barriers.last - laid
+        assert not isinstance(first, range)
+        assert not isinstance(second, range)
+        while pair.barriers._unsynced:
+            await asyncio.sleep(0.001)
+        was_answered, end = first.done(), log.end
+        pair.pump()
+        numbers = [await first]
+        while not second.done():
+            await asyncio.sleep(0.001)
+            pair.pump()
+        numbers.append(await second)
+
+        assert (laid_at_once, was_answered, end) == (1, False, 1)
+        assert numbers == [range(1, 2), range(2, 3)]
+        assert [message.number for message in log.read(0)] == [0, 1, 2]
+
+    in_a_shard(tmp_path, work)
+
+
+def test_a_replicated_put_that_the_slave_has_first_is_answered_after_the_sync(tmp_path: Path) -> None:
+    async def work(queue: AppendQueue, log: Log, pair: ReplicaPair) -> None:
+        put = queue.put(log, [record(b"a")])
+        pair.pump()
+        was_answered, end = not isinstance(put, range) and put.done(), log.end
+        assert not isinstance(put, range)
+
+        assert await put == range(1, 2)
+        assert (was_answered, end) == (False, 1)
+
+    in_a_shard(tmp_path, work)
+
+
+@pytest.mark.parametrize("step", ["begin", "sync", "finish"])
+def test_an_error_of_a_replicated_put_is_its_outcome(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise SyncFailed("a file", "a broken disk")
+
+    async def work(queue: AppendQueue, log: Log, pair: ReplicaPair) -> None:
+        match step:
+            case "begin":
+                monkeypatch.setattr(QueueWriter, "lay_group", fail)
+            case "sync":
+                monkeypatch.setattr(SystemFile, "sync", fail)
+        put = queue.put(log, [record(b"a")])
+        assert not isinstance(put, range)
+        if step == "finish":
+            pair.pump()
+            monkeypatch.setattr(QueueWriter, "publish", fail)
+
+        with pytest.raises(SyncFailed):
+            await put
+        assert log.end == 1
+
+    in_a_shard(tmp_path, work)

@@ -148,7 +148,7 @@ def test_both_ways_lead_through_the_calls() -> None:
     assert read_answer(FETCH, 0, 9, memoryview(answered)) == ANSWER
 
 
-def test_the_links_of_two_slaves_are_told_apart() -> None:
+def test_the_links_of_two_slaves_are_not_confused() -> None:
     other = FetchShardRequest(1, "incarnation", "boot", "nonce", 8, 3, 11, 12, 1 << 24)
 
     for fetch in (FETCH, other, FETCH):

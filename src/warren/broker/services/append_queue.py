@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from queue import SimpleQueue
@@ -59,6 +60,8 @@ class AppendQueue:
         self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         # Not an executor: a future for each hop costs more than the rest of the work for it.
         self._hops: SimpleQueue[tuple[Log, list[QueuedPut], ShippedCommit | None] | None] = SimpleQueue()
+        self._shipped: deque[tuple[Log, list[QueuedPut], ShippedCommit | None]] = deque()
+        """Commits that were given to the other replicas in this turn of the event loop, and are to be synced here."""
         self._threads: list[threading.Thread] = []
 
     def append(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> Receipt | None:
@@ -148,7 +151,12 @@ class AppendQueue:
             self._hops.put(hop)
         else:
             # The slaves come first: the thread that syncs would compete for the interpreter with what is sent to them.
-            self._loop.call_soon(self._hops.put, hop)
+            self._shipped.append(hop)
+            self._loop.call_soon(self._sync_shipped)
+
+    def _sync_shipped(self) -> None:
+        while self._shipped:
+            self._hops.put(self._shipped.popleft())
 
     def _append(self) -> None:
         """Runs in each thread."""
@@ -202,6 +210,7 @@ class AppendQueue:
 
     def close(self) -> None:
         """Ends the threads. Blocks until the running work is finished."""
+        self._sync_shipped()
         for _ in self._threads:
             self._hops.put(None)
         for thread in self._threads:

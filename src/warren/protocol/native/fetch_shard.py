@@ -38,7 +38,7 @@ SMALL_SIZE_MAX: Final = 4096
 """Larger messages are written and read by the schema, because their data takes most of the time."""
 SMALL_ROWS_MAX: Final = 8
 KEPT_MAX: Final = 64
-"""How many slaves and links are known at once. A shard has a few."""
+"""How many slaves and links are known at the same time. A shard has a few."""
 NO_TAGS: Final = b"\0"
 NO_ERROR: Final = 0xFF
 NO_TEXT: Final = 1

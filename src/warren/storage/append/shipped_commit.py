@@ -9,19 +9,22 @@ from warren.errors import SyncFailed
 from warren.message import Receipt
 from warren.storage.append.commit import Commit
 from warren.storage.append.group_commit import Ticket
-from warren.storage.format.layout import ALIGNMENT, PAYLOAD_AT, STATE_OPEN
+from warren.storage.format.layout import ALIGNMENT, INDEX_SPACING, PAYLOAD_AT, STATE_OPEN
 from warren.storage.format.record import Packed
 
 SIZE_MAX: Final = 16 << 10
 """Larger puts take so long to store that a thread has to do it."""
+COUNT_MAX: Final = 8 * INDEX_SPACING
+"""So many messages need at most one index message: the smallest has 8 entries. With two, the block might be full, and a
+new one waits for the disk and the replicas."""
 
 
 class ShippedCommit:
     """Puts whose records are laid and on their way to the other replicas. Made by `begin`; the caller does the rest:
 
     1. `begin` takes the lock of the log, lays the records and gives them to the other replicas. It never waits.
-    2. `sync`, on a thread, syncs them here as the durability says. Meanwhile the replicas work.
-    3. When every replica that counts has them, and `sync` is done, `done` is called, by whichever thread finds out.
+    2. `sync`, on a thread, syncs them here as the durability says, while the replicas work.
+    3. When every replica that counts has them, and `sync` is done, `done` is called, by any thread.
     4. `finish`, by any thread, publishes them, and returns what became of each put.
 
     This is `Commit.settle` in steps: the same bytes, the same order, and the same promise. `settle` needs a thread that
@@ -43,7 +46,8 @@ class ShippedCommit:
         if not commit.waits:
             return None
         size = sum(len(packed.payload) + PAYLOAD_AT + ALIGNMENT for records in puts for packed in records)
-        if size > SIZE_MAX or not commit.group.try_lead():
+        count = sum(packed.message_count for records in puts for packed in records)
+        if size > SIZE_MAX or count > COUNT_MAX or not commit.group.try_lead():
             return None
         begun = None
         has_mutex = commit.files.mutex.acquire(blocking=False)

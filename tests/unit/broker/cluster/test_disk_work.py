@@ -98,9 +98,9 @@ def test_a_round_does_not_overtake_what_the_thread_has_to_do() -> None:
     async def scenario(work: DiskWork, disk: Disk) -> None:
         waiting = work.call(disk.wait)
         applied = work.apply(disk.apply, (records(),), may_wait=True)
-        shown = work.show(disk.show, {LOG: 5})
+        second = work.show(disk.show, {LOG: 5})
         disk.may_go_on.set()
-        await asyncio.gather(waiting, applied, shown)
+        await asyncio.gather(waiting, applied, second)
 
         assert disk.calls == ["waited", "thread", "thread"]
 

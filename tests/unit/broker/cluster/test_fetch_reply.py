@@ -1,4 +1,4 @@
-"""FetchReply: the answer to a fetch of a slave, whether the master gives it at once or later."""
+"""FetchReply: the answer to a fetch of a slave, whether the master gives it immediately or later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG: list[Item] = [RemovedLog(f"log {number}") for number in range(LOOP_ROWS_AT
 
 
 class Broker:
-    """Encodes aside at once, and counts how often."""
+    """Encodes aside immediately, and counts how often."""
 
     def __init__(self, tasks: Any, *, fails: bool = False) -> None:
         self.tasks, self._fails, self.aside_count = tasks, fails, 0
@@ -50,7 +50,7 @@ def read(answer: Answer | BaseException) -> MasterAnswer:
     return master_answer(read_response(FetchShardResponse, 0, b"".join(answer)))
 
 
-def test_an_answer_that_comes_at_once_is_kept() -> None:
+def test_an_immediate_answer_is_kept() -> None:
     reply = reply_of(None)
 
     reply.answered(fetched(SHORT))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.simulated_clock import SimulatedClock
 from warren.errors import SyncFailed
 from warren.queue.topic import Topic
 from warren.storage import Log
-from warren.storage.append.shipped_commit import SIZE_MAX, ShippedCommit
+from warren.storage.append.shipped_commit import COUNT_MAX, SIZE_MAX, ShippedCommit
 from warren.storage.disk.filesystem import SystemFile
 from warren.storage.format.plain_batch import pack_plain_batch
 from warren.storage.format.record import Packed
@@ -28,10 +29,10 @@ def record(body: bytes) -> Packed:
 class Shard:
     """A master with a slave that gets what is shipped when a test says so, and one log."""
 
-    def __init__(self, path: Path, *, durability: str = "commit", replication: str = "sync") -> None:
+    def __init__(self, path: Path, *, durability: str = "commit", replication: str = "sync", **settings: Any) -> None:
         self.path = path
         self.pair = ReplicaPair(str(path / "a"), str(path / "b"), clock=SimulatedClock(), is_lazy=True)
-        self.topic: Topic = self.pair.open().topic("orders", durability=durability, replication=replication)
+        self.topic: Topic = self.pair.open().topic("orders", durability=durability, replication=replication, **settings)
         self.topic.put(b"first")
         self.pair.pump()
         self.log: Log = self.topic.logs[0]
@@ -156,6 +157,32 @@ def test_nothing_begins_if_it_would_wait(shard: Shard, make_unfit: Callable[[Sha
 
 def test_a_large_put_does_not_begin(shard: Shard) -> None:
     assert shard.log.begin([[record(bytes(SIZE_MAX))]]) is None
+
+
+def test_a_put_of_many_messages_does_not_begin_because_a_block_may_be_needed(shard: Shard) -> None:
+    many = record(b"second")._replace(message_count=COUNT_MAX + 1)
+
+    assert shard.log.begin([[many]]) is None
+
+
+def test_the_last_put_of_a_block_does_not_begin_and_the_first_of_the_next_does(tmp_path: Path) -> None:
+    shard = Shard(tmp_path, block_size=4096)
+    begun_count = 0
+    for number in range(100):
+        puts = [[record(b"%d" % number)]]
+        begun = shard.log.begin(puts)
+        if begun is None:
+            shard.log.settle(puts)
+            continue
+        begun_count += 1
+        begun.sync(lambda: None)
+        shard.pair.pump()
+        begun.finish()
+
+    assert shard.log.end == 101
+    assert 0 < begun_count < 100
+    assert len(shard.blocks("a")) > 1
+    assert [block.rstrip(b"\0") for block in shard.blocks("b")] == [block.rstrip(b"\0") for block in shard.blocks("a")]
 
 
 @pytest.mark.parametrize(("durability", "replication"), [("commit", "async"), ("os", "async")])

@@ -7,7 +7,9 @@ BIN := $(VENV)/bin
 # The same examples and power cuts in every run, so that a failure is due to the change. `make crash` and
 # `make test SEED=…` draw new ones.
 SEED ?= 1
-WORKERS ?= 2
+# Tests wait for processes and disks half of their time, so that three workers keep two cores busy. Those on Spark compute.
+WORKERS ?= 3
+SPARK_WORKERS ?= 2
 
 # An activated environment must not leak into ours. Without compiled modules every process of the tests, and there are
 # thousands, would compile Warren again.
@@ -45,7 +47,7 @@ test-core: $(VENV)/.dev ## every test that needs no Spark
 # The tests of a file share one Spark session, and the longest file comes first. Without Spark or Java they fail here and
 # are not skipped.
 test-spark: $(VENV)/.dev ## every test on Spark
-	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest -n $(SPARK_WORKERS) --dist loadfile --no-loadscope-reorder \
 		--hypothesis-seed=$(SEED) tests/spark $(ARGS)
 
 check: $(VENV)/.dev ## lint and types

@@ -134,13 +134,13 @@ def test_a_master_with_a_full_disk_hands_over_to_each_replica_once(
         assert sorted(leaders) == [0, 1, 2]
         assert stays
         assert after != leaders[-1]
-        said = [record.message for record in caplog.records if "is full" in record.message]
-        assert said[:2] == [
+        lines = [record.message for record in caplog.records if "is full" in record.message]
+        assert lines[:2] == [
             f"the disk of replica {first} is full, so replica {second} shall lead"
             for first, second in pairwise(leaders)
         ]
-        assert said[2] == f"the disk of replica {leaders[-1]} is full, and no other replica can lead instead"
-        assert len(said) == 4
+        assert lines[2] == f"the disk of replica {leaders[-1]} is full, and no other replica can lead instead"
+        assert len(lines) == 4
 
     run(tmp_path, scenario)
 
@@ -208,7 +208,7 @@ def test_a_master_with_a_full_disk_hands_over_and_is_left_out_until_it_has_room(
             with pytest.raises(StorageFull):
                 numbers.extend(topic.put(BODY).number for _ in range(BLOCK_SIZE // len(BODY) + 1))
 
-            cluster.wait_for("another master", lambda seen: seen.master is not None and seen.master.replica != first)
+            cluster.wait_for("another master", lambda shard: shard.master is not None and shard.master.replica != first)
             numbers.extend(topic.put(BODY).number for _ in range(2 * BLOCK_SIZE // len(BODY)))
             cluster.wait_for("the end of the slave", lambda shard: shard.role(first) != "in sync")
             machine.set(SOUND)

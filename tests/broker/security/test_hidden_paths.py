@@ -23,7 +23,7 @@ STORE = "/srv/my data"
 SHOWN_ELSEWHERE = {"parked_records.py", "status.py", "identities.py", "configuration.py", "broker.py", "server.py"} | {
     # Of a replica that is not served as a store: its log, its connections to other brokers, and who leads.
     *("node.py", "registry_watch.py", "replica_host.py", "shard_registry.py", "forwarder.py"),
-    *("kafka_answers.py", "master_link.py", "replica_login.py"),
+    *("kafka_answers.py", "master_link.py"),
     # A broker that does not start.
     "tls.py",
 }

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from warren.broker.cluster.master_link import log_in, loss_of
 from warren.broker.cluster.node_setup import NodeSetup
-from warren.broker.cluster.replica_login import log_in, loss_of
 from warren.errors import ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.api_keys import APIS
 from warren.protocol.headers import Request, read_response_head, request_frame

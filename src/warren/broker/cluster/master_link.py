@@ -1,22 +1,32 @@
-"""MasterLink: a slave's connection to its master. One request at a time; its answer, or the loss, comes as a call."""
+"""MasterLink: a slave's connection to its master, and the login at another replica, by SCRAM.
+
+One request at a time; its answer, or the loss, comes as a call.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, cast
 
 from warren.broker.cluster.node_setup import NodeSetup
-from warren.broker.cluster.replica_login import log_in, loss_of
 from warren.broker.security.replica_user import ReplicaUser
 from warren.errors import LoginFailed, WarrenError
 from warren.protocol.frames import FrameReader
+from warren.protocol.kafka_messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from warren.protocol.limits import ANSWER_SIZE_MAX
+from warren.protocol.login import Login
 from warren.protocol.native.calls import VERSION, checked, read_answer, request_bytes
 from warren.protocol.wire_struct import WireRequest
 
 CLIENT_ID: Final = "warren replica"
 CONNECT_S: Final = 1.0
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+SAME_SECRET: Final = "the secret in cluster.secret_file must be the same on all replicas"
+Ask = Callable[[WireRequest[Any], int], Awaitable[Any]]
+"""Sends a request of a version over the connection, and returns its answer."""
 
 
 class MasterLink(asyncio.BufferedProtocol):
@@ -127,3 +137,47 @@ class MasterLink(asyncio.BufferedProtocol):
         if not self._is_closed:
             self._end()
             self._lost(reason)
+
+
+async def log_in(login: Login, address: str, ask: Ask) -> None:
+    """Logs in. Raises LoginFailed if the other replica refuses, or does not prove that it knows the secret."""
+    mechanism = login.first
+    handshake = await ask(SaslHandshakeRequest(mechanism=mechanism), HANDSHAKE_VERSION)
+    if handshake.error_code:
+        offers = f"it accepts {', '.join(handshake.mechanisms)}" if handshake.mechanisms else "it has no logins"
+        raise LoginFailed(address, login.user, f"{offers}; [security] must be the same on all replicas")
+    steps = login.steps(mechanism)
+    token: bytes | None = next(steps)
+    while token is not None:
+        answer = await ask(SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
+        if answer.error_code:
+            raise LoginFailed(address, login.user, f"{answer.error_message}; {SAME_SECRET}")
+        # On a thread, because a salted password takes a tenth of a second.
+        token, fault = await asyncio.to_thread(_next_token, steps, bytes(answer.auth_bytes))
+        if fault:
+            raise LoginFailed(address, login.user, f"{fault}; {SAME_SECRET}")
+
+
+def _next_token(steps: Generator[bytes, bytes, str], answer: bytes) -> tuple[bytes | None, str]:
+    """Returns the next token, or None at the end; and what is wrong with the other one's proof."""
+    try:
+        return steps.send(answer), ""
+    except StopIteration as proved:
+        return None, proved.value
+
+
+def loss_of(address: str, error: BaseException | None) -> str:
+    """Returns a sentence about a connection to another replica that `error` has ended."""
+    if error is None:
+        return f"{address}: the connection ended"
+    if isinstance(error, LoginFailed):
+        return str(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{address}: its certificate was not accepted: {error.verify_message}; "
+            "tls.replica_ca names what has signed it, and it must have the host of this address"
+        )
+    if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or ""):
+        alert = str(error.reason).rpartition("ALERT_")[2].replace("_", " ").lower()
+        return f"{address}: it does not accept the certificate of this replica: {alert}"
+    return f"{address}: {str(error) or type(error).__name__}"

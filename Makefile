@@ -17,7 +17,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-core quick run test test-core test-spark check format bench bench-broker bench-cluster bench-spark crash soak \
+.PHONY: help setup setup-core quick run test test-core test-spark check lint types format bench bench-broker bench-cluster bench-spark crash soak \
 	fuzz conformance docs messages constraints audit
 
 help: ## list the targets
@@ -39,7 +39,11 @@ quick: $(VENV)/.core ## lint, types, and the unit and property tests without Spa
 run: $(VENV)/.run ## a million orders: revenue and an archive of them, on a Spark of this machine
 	@$(BIN)/warren demo
 
-test: check test-core test-spark ## lint, types and every test
+# Types are checked beside the tests, because mypy uses one core, and the tests wait half of their time.
+test: $(VENV)/.dev ## lint, types and every test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j2 types test-core
+	@$(MAKE) --no-print-directory test-spark
 
 test-core: $(VENV)/.dev ## every test that needs no Spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --ignore=tests/spark $(ARGS)
@@ -50,9 +54,13 @@ test-spark: $(VENV)/.dev ## every test on Spark
 	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest -n $(SPARK_WORKERS) --dist loadfile --no-loadscope-reorder \
 		--hypothesis-seed=$(SEED) tests/spark $(ARGS)
 
-check: $(VENV)/.dev ## lint and types
+check: lint types ## lint and types
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
 
 format: $(VENV)/.dev ## rewrite the source in the house format

@@ -16,7 +16,7 @@ IN_PLACE_SIZE_MAX: Final = 64 << 10
 """The largest round that is carried out in place: checking more than that takes too long."""
 IN_PLACE_S_MAX: Final = 0.05
 """How long a round in place may take. After a slower one, the thread carries out THREAD_ROUNDS rounds."""
-THREAD_ROUNDS: Final = 200
+THREAD_ROUNDS: Final = 50
 ENDS_MAX: Final = 64
 T = TypeVar("T")
 

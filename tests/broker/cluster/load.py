@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 import warren
 from tests.broker.cluster.processes import PATIENCE_S, ProcessCluster
@@ -106,16 +105,11 @@ def check(acknowledged: list[bytes], unknown: list[bytes], stored: list[bytes]) 
 
 
 def all_of(cluster: ProcessCluster, topic: str) -> list[bytes]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.brokers,
-            "group.id": f"check-{uuid.uuid4().hex}",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    consumer.subscribe([topic])
+    """Reads the one partition of a topic up to its end."""
+    settings = {"bootstrap.servers": cluster.brokers, "group.id": "check", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer(settings)
+    # Not as a member of the group: if the lead changes now, a member joins again, and reads from the start again.
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     bodies: list[bytes] = []
     errors: list[str] = []
     deadline = time.monotonic() + PATIENCE_S

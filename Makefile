@@ -39,7 +39,7 @@ quick: $(VENV)/.core ## lint, types, and the unit and property tests without Spa
 run: $(VENV)/.run ## a million orders: revenue and an archive of them, on a Spark of this machine
 	@$(BIN)/warren demo
 
-# Types are checked beside the tests, because mypy uses one core, and the tests wait half of their time.
+# Types are checked during the tests, because mypy uses one core, and the tests wait half of their time.
 test: $(VENV)/.dev ## lint, types and every test
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory -j2 types test-core

@@ -44,6 +44,7 @@ INSIDE = {
     Log: {
         "append_packed",
         "append_record",
+        "begin",
         "block_of",
         "check_writable",
         "flag",

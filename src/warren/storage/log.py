@@ -64,6 +64,7 @@ class Log:
         self.is_quick = False  # An append of packed records neither waits for a sync nor unpacks the records.
         self._has_batches = files.format.has_batches
         self._has_plain_records = self._has_batches and not compression
+        self.is_shipped = self._has_batches and commit.waits  # Appends wait for other replicas, so `begin` is tried.
         self._view = LogView(files)
         files.before_rest, files.in_child = self._let_go, self._after_fork
 
@@ -208,7 +209,7 @@ class Log:
 
     def begin(self, puts: Sequence[Sequence[Packed]]) -> ShippedCommit | None:
         """Begins what `settle` does, in a replicated store, without waiting. Returns None if that is not possible."""
-        return ShippedCommit.begin(self._commit, puts) if self._has_batches else None
+        return ShippedCommit.begin(self._commit, puts) if self.is_shipped else None
 
     def has_room(self, size: int) -> bool:
         """Returns whether a record of `size` bytes fits into the last block. If not, an append makes or opens files."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,9 +60,29 @@ def test_the_threads_of_a_broker_share_one_heap(tmp_path: Path) -> None:
         assert sum(batch.num_rows for batch in topic.partition(0).scan()) == 1000
         lines = Path(f"/proc/{served.process.pid}/maps").read_text().splitlines()
 
-    places = [line.split() for line in lines]
-    unnamed = [place[0] for place in places if place[1] == "rw-p" and len(place) == 5]
-    assert [each for each in unnamed if int(each.partition("-")[0], 16) % HEAP_SIZE == 0] == []
+    assert further_heaps(lines) == []
+
+
+def further_heaps(lines: Sequence[str]) -> list[str]:
+    """Returns the places of the heaps that glibc made for threads: memory in use, and the rest of HEAP_SIZE behind it.
+
+    Other memory may begin at such a place by chance.
+    """
+    places = [[int(end, 16) for end in line.split()[0].split("-")] for line in lines]
+    rights = [line.split()[1] for line in lines]
+    return [
+        lines[number].split()[0]
+        for number, ((start, end), (rest_start, rest_end)) in enumerate(pairwise(places))
+        if start % HEAP_SIZE == 0 and end == rest_start and rest_end == start + HEAP_SIZE
+        if rights[number : number + 2] == ["rw-p", "---p"]
+    ]
+
+
+def test_a_heap_of_a_thread_is_recognised() -> None:
+    heap = ["7f53f4000000-7f53f4021000 rw-p 00000000 00:00 0 ", "7f53f4021000-7f53f8000000 ---p 00000000 00:00 0 "]
+    other = ["7f5400000000-7f5400200000 rw-p 00000000 00:00 0 ", "7f5400200000-7f5400201000 ---p 00000000 00:00 0 "]
+
+    assert further_heaps([*other, *heap]) == ["7f53f4000000-7f53f4021000"]
 
 
 BURST = """

@@ -138,7 +138,7 @@ class AppendQueue:
     def _hop(self, log: Log, batch: list[QueuedPut]) -> None:
         self._waiting[log] = []
         try:
-            begun = log.begin([records for records, _ in batch])
+            begun = log.begin([records for records, _ in batch]) if log.is_shipped else None
         except Exception as error:  # noqa: BLE001  # The puts of this hop get it.
             self._loop.call_soon(self._arrive, log, batch, [error] * len(batch))
             return
